@@ -1,0 +1,1 @@
+"""Engines: what runs a model. One file each; imported when first used."""

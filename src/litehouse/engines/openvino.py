@@ -1,0 +1,145 @@
+"""The OpenVINO engine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from litehouse.engines.probe import survives
+from litehouse.engines.shell import Shell, make_shell
+from litehouse.errors import EngineError
+from litehouse.model import Model
+from litehouse.options import Options
+from litehouse.parallel.budget import thread_budget
+
+# OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
+HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
+
+
+@functools.cache
+def lower_precision() -> str | None:
+    """The 16-bit precision that this CPU has and that works here, "fp16" before "bf16"; None without one."""
+    import openvino
+
+    announced = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    for precision in ("fp16", "bf16"):
+        if precision.upper() in announced and survives("litehouse.engines.openvino_trial", HINTS[precision]):
+            return precision
+    return None
+
+
+class OpenVinoEngine:
+    """Runs models with OpenVINO on the CPU."""
+
+    name = "openvino"
+    capabilities = frozenset({"cache"})
+
+    def lower_precision(self) -> str | None:
+        """The 16-bit precision that this engine has here."""
+        return lower_precision()
+
+    def available(self, options: Options) -> str | None:
+        """Why this engine cannot serve the options; None when it can."""
+        if options.device_kind != "cpu":
+            return f"the OpenVINO engine runs on the CPU alone, not on {options.device_kind!r}"
+        try:
+            import openvino  # noqa: F401
+        except ImportError as error:
+            return f"openvino does not import ({error}); reinstall litehouse"
+        return None
+
+    def compile(self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None) -> OpenVinoProgram:
+        """Compile a model; `shapes` replaces the shapes of its inputs."""
+        return OpenVinoProgram(model, options, make_shell(model, shapes))
+
+
+class OpenVinoProgram:
+    """A model that OpenVINO compiled."""
+
+    def __init__(self, model: Model, options: Options, shell: Shell) -> None:
+        """Read the graph with its weights as inputs, put constants over the weights' memory there, and compile."""
+        import openvino
+
+        self.precision = (lower_precision() if options.precision == "fp16" else None) or "fp32"
+        self._path = model.path
+        self._arrays = shell.weights  # the constants refer to this memory
+        try:
+            core = openvino.Core()
+            network = core.read_model(_with_weight_inputs(shell))
+            _bind_weights(openvino, network, shell.weights)
+            self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
+        except Exception as error:
+            raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
+        names = [info.name for info in model.inputs]
+        present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
+        # OpenVINO drops inputs that nothing uses.
+        self._slots = [present.get(name, -1) for name in names]
+        self._outputs = [self.compiled.output(info.name) for info in model.outputs]
+
+    def bind(self) -> OpenVinoRunner:
+        """A runner for one thread at a time."""
+        return OpenVinoRunner(self.compiled.create_infer_request(), self._slots, self._outputs, self._path)
+
+
+class OpenVinoRunner:
+    """Runs one request of a compiled model."""
+
+    def __init__(self, request: Any, slots: list[int], outputs: list[Any], path: str) -> None:
+        """Wrap a request."""
+        from openvino import Tensor
+
+        self._tensor = Tensor
+        self._request = request
+        self._slots = slots
+        self._outputs = outputs
+        self._path = path
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for these inputs."""
+        request, tensor = self._request, self._tensor
+        try:
+            for slot, array in zip(self._slots, inputs, strict=True):
+                if slot >= 0:
+                    # The tensor does not keep the array alive; `inputs` does until the run ends.
+                    request.set_input_tensor(slot, tensor(array, shared_memory=True))
+            request.infer()
+            return [request.get_tensor(port).data.copy() for port in self._outputs]
+        except Exception as error:
+            raise EngineError(f"{self._path}: OpenVINO failed while running: {error}") from error
+
+
+def _settings(options: Options, precision: str) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": options.threads or thread_budget(),
+        "INFERENCE_PRECISION_HINT": HINTS[precision],
+        # Pinning puts every process's threads on the same first cores.
+        "ENABLE_CPU_PINNING": False,
+    }
+    if options.cache is not None:
+        settings["CACHE_DIR"] = str(options.cache)
+    return settings
+
+
+def _with_weight_inputs(shell: Shell) -> bytes:
+    import onnx
+
+    for name, array in shell.weights.items():
+        dtype = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+        shell.proto.graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, array.shape))
+    data: bytes = shell.proto.SerializeToString()
+    return data
+
+
+def _bind_weights(openvino: Any, network: Any, weights: dict[str, np.ndarray]) -> None:
+    """Replace the inputs that stand for weights by constants over the weights' memory."""
+    for parameter in list(network.get_parameters()):
+        array = weights.get(parameter.get_friendly_name())
+        if array is not None:
+            constant = openvino.op.Constant(array, shared_memory=True)
+            constant.set_friendly_name(parameter.get_friendly_name())
+            parameter.output(0).replace(constant.output(0))
+            network.remove_parameter(parameter)

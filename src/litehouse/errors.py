@@ -1,0 +1,63 @@
+"""Every error that Litehouse raises on purpose. The text says what is wrong, where, and what to do."""
+
+from collections.abc import Sequence
+
+
+class LitehouseError(Exception):
+    """The base of all errors that Litehouse raises on purpose."""
+
+
+class ModelFormatError(LitehouseError):
+    """The model file is broken, of an unknown kind, or does not open with the given key."""
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        """Make the error; `path` names the file and is put in front of the message."""
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class LimitError(ModelFormatError):
+    """The file declares something larger than `Limits` allows."""
+
+
+class UnsupportedOpError(LitehouseError):
+    """The model uses ops that Litehouse does not run. Lists all of them, not only the first.
+
+    Attributes:
+        op: The first unsupported op.
+        node: The node that uses it.
+        format: The format of the file, as `"mindir"`.
+        path: The file.
+        all: Every (op, node) pair.
+    """
+
+    def __init__(self, unsupported: Sequence[tuple[str, str]], *, format: str, path: str, reason: str = "") -> None:  # noqa: A002
+        """Make the error from (op, node) pairs; `reason` explains a case that an op's converter refused."""
+        self.all = list(unsupported)
+        self.op, self.node = self.all[0]
+        self.format = format
+        self.path = path
+        nodes: dict[str, list[str]] = {}
+        for op, node in self.all:
+            nodes.setdefault(op, []).append(node)
+        lines = [
+            f"  {op} (node {at[0]}{f' and {len(at) - 1} more' if len(at) > 1 else ''})" for op, at in nodes.items()
+        ]
+        super().__init__(
+            f"{path}: {len(nodes)} unsupported {format} op{'s' if len(nodes) > 1 else ''}"
+            f"{f': {reason}' if reason else ''}:\n"
+            + "\n".join(lines)
+            + "\n`litehouse inspect` shows the whole model; please report the op if you need it."
+        )
+
+
+class ShapeError(LitehouseError):
+    """An input has the wrong count, shape or dtype, or a resize is impossible for the model."""
+
+
+class EngineError(LitehouseError):
+    """An engine or device is missing, or an engine failed on this model."""
+
+
+class WeightError(LitehouseError):
+    """A weight has the wrong name, shape, dtype or data."""

@@ -1,0 +1,163 @@
+"""`Source`: the bytes of a model file, read piece by piece, and the one gate to files beside it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from litehouse.errors import LimitError, ModelFormatError
+from litehouse.options import Limits
+
+BYTES_NAME = "<bytes>"
+
+
+class Source:
+    """Bytes at offsets, from a file or from memory.
+
+    A file is read with `pread`, never mapped, so that a file that shrinks meanwhile is an error and not a dead process.
+    """
+
+    def __init__(self, *, path: str, size: int, data: bytes | None = None, descriptor: int | None = None) -> None:
+        """Use `open_source` or `Source.over` instead."""
+        self.path = path
+        self.size = size
+        self._data = None if data is None else memoryview(data)
+        self._descriptor = descriptor
+
+    @classmethod
+    def over(cls, data: bytes, path: str = BYTES_NAME) -> Source:
+        """A source over bytes in memory."""
+        return cls(path=path, size=len(data), data=data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """The bytes at `offset`; fewer than `length` only at the end."""
+        length = max(0, min(length, self.size - offset))
+        if self._data is not None:
+            return bytes(self._data[offset : offset + length])
+        if self._descriptor is None:
+            raise ModelFormatError("the file is closed", path=self.path)
+        pieces = []
+        while length:
+            piece = os.pread(self._descriptor, length, offset)
+            if not piece:
+                raise ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+            pieces.append(piece)
+            offset += len(piece)
+            length -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def read_into(self, offset: int, array: np.ndarray) -> None:
+        """Fill a C-contiguous array with the bytes at `offset`, without another copy of them."""
+        if array.nbytes == 0:
+            return
+        view = array.reshape(-1).view(np.uint8).data
+        if offset < 0 or offset + len(view) > self.size:
+            raise ModelFormatError(
+                f"a tensor's {len(view)} bytes at {offset} end behind the file's {self.size} bytes; "
+                "the file is cut off or damaged",
+                path=self.path,
+            )
+        if self._data is not None:
+            view[:] = self._data[offset : offset + len(view)]
+            return
+        if self._descriptor is None:
+            raise ModelFormatError("the file is closed", path=self.path)
+        while view:
+            count = os.preadv(self._descriptor, [view], offset)
+            if not count:
+                raise ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+            offset += count
+            view = view[count:]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        """The source itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        self.close()
+
+
+def open_source(source: str | os.PathLike[str] | bytes, limits: Limits) -> Source:
+    """Open a model file, or wrap bytes.
+
+    Raises:
+        ModelFormatError: There is no such file, or it is not a regular, readable, non-empty one.
+        LimitError: It is larger than the limits allow.
+    """
+    if isinstance(source, bytes | bytearray | memoryview):
+        opened = Source.over(bytes(source))
+    else:
+        path = os.fspath(source)
+        if "\0" in path:
+            raise ModelFormatError(
+                "the path contains a NUL character; check the file name", path=path.replace("\0", "\\0")
+            )
+        opened = _open_file(path)
+    if opened.size == 0:
+        opened.close()
+        raise ModelFormatError("the file is empty; export or download it again", path=opened.path)
+    if opened.size > limits.max_model_bytes:
+        opened.close()
+        raise LimitError(
+            f"{opened.size} bytes are more than max_model_bytes={limits.max_model_bytes}; raise the limit if you trust the file",
+            path=opened.path,
+        )
+    return opened
+
+
+def _open_file(path: str) -> Source:
+    try:
+        # Without O_NONBLOCK, opening a FIFO would wait for a writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise ModelFormatError(
+            f"cannot open the file ({error.strerror}); check the path and its permissions", path=path
+        ) from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise ModelFormatError(f"this is {kind}; give the path of a model file", path=path)
+    return Source(path=path, size=status.st_size, descriptor=descriptor)
+
+
+def open_beside(model_path: str, location: str, limits: Limits) -> Source:
+    """Open a data file that a model names. The one way to any file but the model itself.
+
+    The file must lie in the folder of the model, as named or as resolved (caches keep both as links into another folder).
+
+    Raises:
+        ModelFormatError: The location leaves the folder, or there is no such regular file.
+    """
+    if model_path == BYTES_NAME:
+        raise ModelFormatError(f"the model keeps weights in {location!r}, but it came as bytes; load it by its path")
+    named = Path(model_path).absolute().parent
+    relative = Path(location)
+    if not location or "\0" in location or relative.is_absolute() or ".." in relative.parts:
+        raise ModelFormatError(
+            f"the data file {location!r} is not inside the model's folder; refused, since a model may only use its own folder",
+            path=model_path,
+        )
+    try:
+        actual = (named / relative).resolve(strict=True)
+    except OSError as error:
+        raise ModelFormatError(
+            f"the data file {location!r} is missing ({error.strerror}); put it beside the model", path=model_path
+        ) from error
+    if not any(actual.is_relative_to(folder) for folder in {named.resolve(), Path(model_path).resolve().parent}):
+        raise ModelFormatError(
+            f"the data file {location!r} is a link that leaves the model's folder; refused, copy the file there instead",
+            path=model_path,
+        )
+    return open_source(actual, limits)

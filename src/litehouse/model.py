@@ -1,0 +1,57 @@
+"""`Model`: a network as an ONNX graph in memory, its weights beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from litehouse.weights import Weights
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+Dimension = int | str | None
+"""A fixed size, the name of a dynamic dimension, or None for a nameless dynamic one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """Name, dtype and shape of an input or output."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[Dimension, ...]
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a fixed size."""
+        return all(isinstance(size, int) for size in self.shape)
+
+
+@dataclass(slots=True)
+class Model:
+    """A network, read from a file and translated.
+
+    Attributes:
+        graph: The ONNX graph. Its initializers named in `weights` refer to the arena's memory.
+        weights: The weights by the file's own names.
+        inputs: What the network takes, in call order.
+        outputs: What it returns.
+        format: The kind of file, as `"mindir"`.
+        path: The file, or `"<bytes>"`.
+        metadata: What the file says about itself.
+        source_ops: How often each op of the source format occurs.
+        fixed_nodes: Nodes whose translation used an input-dependent size of the file, so that `resize` must refuse.
+    """
+
+    graph: ir.Model
+    weights: Weights
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    format: str
+    path: str
+    metadata: dict[str, str] = field(default_factory=dict)
+    source_ops: dict[str, int] = field(default_factory=dict)
+    fixed_nodes: tuple[str, ...] = ()

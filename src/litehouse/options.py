@@ -1,0 +1,82 @@
+"""How to run a model: `Options`, and `Limits` for what a file may ask for."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+GIB = 1 << 30
+
+ENGINES = ("auto", "onnxruntime", "openvino")
+PRECISIONS = ("fp32", "fp16")
+DEVICES = ("cpu", "gpu", "ascend")
+CORE_CLASSES = ("big", "mid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a model file may ask for. More is refused with `LimitError` before anything is allocated.
+
+    Attributes:
+        max_model_bytes: Size of all files of a model together.
+        max_tensor_bytes: Size of one tensor.
+        max_nodes: Count of nodes, over all graphs of the file.
+        max_depth: Depth of graphs that call graphs, and of nested tuples.
+    """
+
+    max_model_bytes: int = 512 * GIB
+    max_tensor_bytes: int = 64 * GIB
+    max_nodes: int = 4_000_000
+    max_depth: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run a model.
+
+    Attributes:
+        device: `"cpu"`, `"gpu"` or `"ascend"`, with an index as in `"gpu:1"`.
+        engine: `"auto"`, or the name of one engine.
+        threads: Threads inside one op; 0 takes the thread budget of the process (CPU affinity and cgroup quota).
+        inter_op: Ops that run side by side; 0 leaves it to the engine.
+        precision: `"fp32"`, or `"fp16"` where lower precision is allowed.
+        affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
+        cache: Folder where an engine keeps compiled models; None keeps nothing.
+        limits: What a model file may ask for.
+
+    Example:
+        >>> Options(threads=2).threads
+        2
+    """
+
+    device: str = "cpu"
+    engine: str = "auto"
+    threads: int = 0
+    inter_op: int = 0
+    precision: str = "fp32"
+    affinity: tuple[int, ...] | str = ()
+    cache: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        """Check every field, so that a slip shows where it was made."""
+        kind, _, index = self.device.partition(":")
+        if kind not in DEVICES or (index and not index.isdecimal()):
+            raise ValueError(
+                f"device must be one of {DEVICES}, with an index as in 'gpu:1' if wanted, not {self.device!r}"
+            )
+        for name, allowed in (("engine", ENGINES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
+        for name in ("threads", "inter_op"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} must be an int of at least 0, not {value!r}")
+        if isinstance(self.affinity, str):
+            if self.affinity not in CORE_CLASSES:
+                raise ValueError(f"affinity must be core ids or one of {CORE_CLASSES}, not {self.affinity!r}")
+        elif not all(isinstance(core, int) and core >= 0 for core in self.affinity):
+            raise ValueError(f"affinity must be core ids of at least 0, not {self.affinity!r}")
+
+    @property
+    def device_kind(self) -> str:
+        """The device without its index."""
+        return self.device.partition(":")[0]

@@ -1,0 +1,1 @@
+"""Threads: how many, and on which cores."""

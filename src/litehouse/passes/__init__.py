@@ -1,0 +1,17 @@
+"""Graph passes, one per file. `prepare` runs those that every model needs before an engine sees it."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+import onnx_ir.passes.common as common
+
+from litehouse.model import Model
+from litehouse.passes.guard_pad_pool import GuardPadPoolPass
+
+__all__ = ["GuardPadPoolPass", "prepare"]
+
+
+def prepare(model: Model) -> Model:
+    """Run the passes that keep a model small and its numbers right, in place."""
+    ir.passes.Sequential(common.RemoveUnusedNodesPass(), GuardPadPoolPass())(model.graph)
+    return model

@@ -1,0 +1,32 @@
+"""Keeps zero padding before a MaxPool what it is."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+
+class GuardPadPoolPass(ir.passes.InPlacePass):
+    """Puts a copy between a Pad and the MaxPool that it feeds.
+
+    ONNX Runtime's optimiser "Pad_Fusion" (seen in 1.31.1) moves the padding of such a pair into the pool, where it counts
+    as minus infinity instead of zero: a wrong result wherever a window holds only negative numbers and padding. A Max of
+    one operand is a copy that no optimiser removes, so the pair is not recognised, here and in a converted file.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Guard every pair, in all graphs of the model."""
+        modified = False
+        for node in list(model.graph.all_nodes()):
+            if node.op_type != "MaxPool" or node.domain != "":
+                continue
+            padded = node.inputs[0]
+            producer = padded.producer() if padded is not None else None
+            if padded is None or producer is None or producer.op_type != "Pad":
+                continue
+            guard = ir.node("Max", [padded], name=f"{node.name}/guard")
+            guard.outputs[0].type, guard.outputs[0].shape = padded.type, padded.shape
+            assert node.graph is not None
+            node.graph.insert_before(node, guard)
+            node.replace_input_with(0, guard.outputs[0])
+            modified = True
+        return ir.passes.PassResult(model, modified)

@@ -1,0 +1,289 @@
+"""`Session`: a model, ready to run."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+
+from litehouse.errors import EngineError, ShapeError
+from litehouse.model import Model, TensorInfo
+from litehouse.options import Limits, Options
+
+if TYPE_CHECKING:
+    from litehouse.engines.base import Engine, Program, Runner
+
+REMEMBERED_SHAPES = 16
+
+
+def read(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    key: bytes | None = None,
+    mode: str = "AES-GCM",
+    limits: Limits | None = None,
+) -> Model:
+    """Read a model file without building it: to inspect or convert it.
+
+    Args:
+        source: A path, or the bytes of a file.
+        key: The key of an encrypted file.
+        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
+        limits: What the file may ask for.
+
+    Raises:
+        ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
+        UnsupportedOpError: It uses ops that Litehouse does not run.
+    """
+    from litehouse import formats, passes
+
+    return passes.prepare(formats.read(source, key=key, mode=mode, limits=limits))
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    key: bytes | None = None,
+    mode: str = "AES-GCM",
+    options: Options | None = None,
+    **fields: Any,
+) -> Session:
+    """Load a model and make it ready to run.
+
+    Args:
+        source: A path, or the bytes of a file: `.mindir` or `.onnx`.
+        key: The key of an encrypted file.
+        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
+        options: How to run it.
+        **fields: Fields of `Options`, as `threads=2`; they win over `options`.
+
+    Raises:
+        ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
+        UnsupportedOpError: It uses ops that Litehouse does not run.
+        EngineError: No engine can run it here.
+    """
+    options = replace(options or Options(), **fields)
+    return Session(read(source, key=key, mode=mode, limits=options.limits), options)
+
+
+@dataclass(slots=True)
+class _Build:
+    """A program with the shapes that it was built for, and its idle runners."""
+
+    program: Program
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...] | None
+    shapes: tuple[tuple[int, ...] | None, ...]  # None where a dimension is dynamic
+    dtypes: tuple[np.dtype, ...]
+    runners: list[Runner] = field(default_factory=list)
+
+
+class Session:
+    """A model with an engine, ready to run. Any number of threads may use one session at once.
+
+    Attributes:
+        model: The model.
+        options: How it is run.
+        engine: The name of the engine in use.
+        precision: What the engine computes in: "fp32", "fp16" or "bf16".
+    """
+
+    def __init__(self, model: Model, options: Options | None = None) -> None:
+        """Choose an engine and compile the model; `litehouse.load` does this from a file."""
+        from litehouse.engines.select import select
+
+        self.model = model
+        self.options = options or Options()
+        self._engine: Engine = select(self.options)
+        self.engine = self._engine.name
+        self._resizing = threading.Lock()
+        self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
+        program = self._engine.compile(model, self.options)
+        self.precision = program.precision
+        self._build: _Build | None = _build(program, model.inputs, model.outputs)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """What `run` takes, in order, with the present shapes."""
+        return self._current().inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """What `run` returns, in order. After a resize the shapes come from a trial run on zeros, made when first asked."""
+        build = self._current()
+        if build.outputs is None:
+            build.outputs = self._trial(build)
+        return build.outputs
+
+    def __call__(self, *arrays: np.ndarray, **named: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Run with arrays in order or by name: `(scores,) = session(image)`."""
+        if arrays and named:
+            raise ShapeError("give the inputs either in order or by name, not both")
+        return tuple(self.run(named if named else arrays))
+
+    def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """The outputs for these inputs, as arrays that own their memory.
+
+        Args:
+            inputs: One array per input, in order or by name.
+
+        Raises:
+            ShapeError: The count, a dtype or a shape is wrong. The session stays usable.
+            EngineError: The engine failed.
+        """
+        build = self._build
+        if build is None:
+            raise EngineError("the session is closed; load the model again")
+        if isinstance(inputs, Mapping):
+            inputs = _in_order(inputs, build.inputs)
+        if len(inputs) != len(build.shapes):
+            raise ShapeError(
+                f"the model takes {len(build.shapes)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
+            )
+        arrays = []
+        for index, array in enumerate(inputs):
+            if (
+                type(array) is not np.ndarray
+                or array.shape != build.shapes[index]
+                or array.dtype != build.dtypes[index]
+                or not array.flags.c_contiguous
+            ):
+                array = _checked(array, build.inputs[index])
+            arrays.append(array)
+        try:
+            runner = build.runners.pop()  # list operations are atomic: no lock
+        except IndexError:
+            runner = build.program.bind()
+        try:
+            return runner.run(arrays)
+        finally:
+            build.runners.append(runner)
+
+    def resize(self, shapes: Sequence[Sequence[int]]) -> None:
+        """Give the inputs other shapes, one per input. On failure the old shapes stay.
+
+        Where the new shapes only fill in dynamic dimensions, nothing is rebuilt.
+
+        Raises:
+            ShapeError: The count is wrong, or the model cannot take these shapes.
+        """
+        wanted = tuple(tuple(shape) for shape in shapes)
+        model = self.model
+        if len(wanted) != len(model.inputs):
+            raise ShapeError(f"the model takes {len(model.inputs)} inputs, but {len(wanted)} shapes were given")
+        for info, shape in zip(model.inputs, wanted, strict=True):
+            if len(shape) != len(info.shape) or any(size < 0 for size in shape):
+                raise ShapeError(
+                    f"input {info.name!r} of shape {_shape_text(info.shape)} cannot be resized to {list(shape)}"
+                )
+        with self._resizing:
+            self._current()
+            build = self._remembered.get(wanted) or self._build_for(wanted)
+            self._remembered[wanted] = build
+            self._remembered.move_to_end(wanted)
+            if len(self._remembered) > REMEMBERED_SHAPES:
+                self._remembered.popitem(last=False)
+            self._build = build
+
+    def close(self) -> None:
+        """Free the model's memory. The session cannot run afterwards."""
+        self._build = None
+        self._remembered.clear()
+
+    def __enter__(self) -> Self:
+        """The session itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the session."""
+        self.close()
+
+    def _current(self) -> _Build:
+        if self._build is None:
+            raise EngineError("the session is closed; load the model again")
+        return self._build
+
+    def _build_for(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
+        model = self.model
+        infos = tuple(replace(info, shape=shape) for info, shape in zip(model.inputs, shapes, strict=True))
+        if all(_fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
+            first = self._remembered.get(()) or self._current()
+            self._remembered.setdefault((), first)
+            return _build(first.program, infos, model.outputs if _is_static(model.outputs) else None)
+        if model.fixed_nodes:
+            raise ShapeError(
+                f"the file was exported for the shapes {[list(info.shape) for info in model.inputs]} and cannot take "
+                f"{[list(shape) for shape in shapes]}: {len(model.fixed_nodes)} nodes, as {model.fixed_nodes[0]}, depend on them; "
+                "export the network with dynamic shapes"
+            )
+        try:
+            build = _build(self._engine.compile(model, self.options, shapes), infos, None)
+            build.outputs = self._trial(build)
+        except EngineError as error:
+            raise ShapeError(
+                f"the network cannot take the shapes {[list(shape) for shape in shapes]}: {error}"
+            ) from error
+        return build
+
+    def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
+        """The outputs' infos, from a run on zeros; where an input is dynamic, what the file says."""
+        if not _is_static(build.inputs):
+            return self.model.outputs
+        zeros = [np.zeros(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
+        results = build.program.bind().run(zeros)
+        return tuple(replace(info, shape=array.shape) for info, array in zip(self.model.outputs, results, strict=True))
+
+
+def _build(program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None) -> _Build:
+    shapes = tuple(info.shape if info.is_static else None for info in inputs)
+    return _Build(program, inputs, outputs, shapes, tuple(info.dtype for info in inputs))  # type: ignore[arg-type]
+
+
+def _is_static(infos: tuple[TensorInfo, ...]) -> bool:
+    return all(info.is_static for info in infos)
+
+
+def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
+    return len(shape) == len(info.shape) and all(
+        not isinstance(size, int) or size == given for size, given in zip(info.shape, shape, strict=True)
+    )
+
+
+def _in_order(named: Mapping[str, np.ndarray], infos: tuple[TensorInfo, ...]) -> list[np.ndarray]:
+    missing = [info.name for info in infos if info.name not in named]
+    unknown = sorted(set(named) - {info.name for info in infos})
+    if missing or unknown:
+        problems = [f"input {name!r} is missing" for name in missing] + [
+            f"there is no input {name!r}" for name in unknown
+        ]
+        raise ShapeError(f"{'; '.join(problems)}. The model takes: {_describe(infos)}")
+    return [named[info.name] for info in infos]
+
+
+def _checked(array: Any, info: TensorInfo) -> np.ndarray:
+    """The array as C-contiguous memory of the input's dtype and shape, or an error that says what differs."""
+    if not isinstance(array, np.ndarray):
+        raise ShapeError(f"input {info.name!r} must be a numpy array, not {type(array).__name__}")
+    if array.dtype != info.dtype:
+        raise ShapeError(
+            f"input {info.name!r} must be {info.dtype}, not {array.dtype}; convert it with .astype({info.dtype.name!r})"
+        )
+    if not _fits(array.shape, info):
+        raise ShapeError(
+            f"input {info.name!r} must have the shape {_shape_text(info.shape)}, not {list(array.shape)}; "
+            "reshape the array, or resize the session"
+        )
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _shape_text(shape: tuple[Any, ...]) -> str:
+    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
+
+
+def _describe(infos: tuple[TensorInfo, ...]) -> str:
+    return ", ".join(f"{info.name} {info.dtype.name}{_shape_text(info.shape)}" for info in infos) or "nothing"

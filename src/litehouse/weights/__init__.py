@@ -1,0 +1,5 @@
+"""Weights: the large tensors of a model, kept outside its graph."""
+
+from litehouse.weights.store import Weights, WeightsBuilder
+
+__all__ = ["Weights", "WeightsBuilder"]

@@ -1,0 +1,76 @@
+"""One arena that holds all weights of a model, each at an aligned offset."""
+
+import mmap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from litehouse.errors import WeightError
+
+ALIGNMENT = 64  # a cache line, and what every engine's widest loads want
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where one weight lies in the arena."""
+
+    offset: int
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """The weights of a model by name, as arrays over one arena. Nothing is copied on access."""
+
+    def __init__(self, arena: mmap.mmap | None, entries: dict[str, Entry]) -> None:
+        """Wrap an arena that `WeightsBuilder` filled."""
+        self._arrays: dict[str, np.ndarray] = {}
+        for name, entry in entries.items():
+            if arena is None:
+                self._arrays[name] = np.empty(entry.shape, entry.dtype)
+            else:
+                self._arrays[name] = np.ndarray(entry.shape, entry.dtype, buffer=arena, offset=entry.offset)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """The weight of that name, over the arena's memory."""
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in file order."""
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        """Count of weights."""
+        return len(self._arrays)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights together."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+
+class WeightsBuilder:
+    """Lays out an arena: first `reserve` every weight, then `build` and fill the arrays."""
+
+    def __init__(self) -> None:
+        """Start with an empty arena."""
+        self._entries: dict[str, Entry] = {}
+        self._size = 0
+
+    def reserve(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
+        """Make room for one weight."""
+        if name in self._entries:
+            raise WeightError(f"weight {name!r} occurs twice; weight names must differ")
+        entry = Entry(self._size, np.dtype(dtype), shape)
+        self._entries[name] = entry
+        self._size += -(-entry.nbytes // ALIGNMENT) * ALIGNMENT
+
+    def build(self) -> Weights:
+        """Allocate the arena. Its pages cost nothing until they are filled."""
+        return Weights(mmap.mmap(-1, self._size) if self._size else None, self._entries)
