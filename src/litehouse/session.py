@@ -114,7 +114,10 @@ class Session:
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
-        """What `run` returns, in order. After a resize the shapes come from a trial run on zeros, made when first asked."""
+        """What `run` returns, in order.
+
+        After a resize the shapes come from a run on zeros, made when they are first asked for.
+        """
         build = self._current()
         if build.outputs is None:
             build.outputs = self._trial(build)
@@ -218,8 +221,8 @@ class Session:
         if model.fixed_nodes:
             raise ShapeError(
                 f"the file was exported for the shapes {[list(info.shape) for info in model.inputs]} and cannot take "
-                f"{[list(shape) for shape in shapes]}: {len(model.fixed_nodes)} nodes, as {model.fixed_nodes[0]}, depend on them; "
-                "export the network with dynamic shapes"
+                f"{[list(shape) for shape in shapes]}: {len(model.fixed_nodes)} nodes, as {model.fixed_nodes[0]}, "
+                "depend on them; export the network with dynamic shapes"
             )
         try:
             build = _build(self._engine.compile(model, self.options, shapes), infos, None)

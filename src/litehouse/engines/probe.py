@@ -1,6 +1,6 @@
 """Tries an engine's setting in a child process first, since a native library can kill the process that it is in.
 
-Real case: a virtual machine whose CPU announces AMX but has no tile palette. OpenVINO in bfloat16 dies there with SIGILL.
+Real case: a virtual machine whose CPU announces AMX but has no tile palette. OpenVINO in bfloat16 dies there (SIGILL).
 """
 
 from __future__ import annotations

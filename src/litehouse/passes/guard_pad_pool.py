@@ -8,9 +8,10 @@ import onnx_ir as ir
 class GuardPadPoolPass(ir.passes.InPlacePass):
     """Puts a copy between a Pad and the MaxPool that it feeds.
 
-    ONNX Runtime's optimiser "Pad_Fusion" (seen in 1.31.1) moves the padding of such a pair into the pool, where it counts
-    as minus infinity instead of zero: a wrong result wherever a window holds only negative numbers and padding. A Max of
-    one operand is a copy that no optimiser removes, so the pair is not recognised, here and in a converted file.
+    ONNX Runtime's optimiser "Pad_Fusion" (seen in 1.31.1) moves the padding of such a pair into the pool, where it
+    counts as minus infinity instead of zero: a wrong result wherever a window holds only negative numbers and padding.
+    A Max of one operand is a copy that no optimiser removes, so the pair is not recognised, here and in a converted
+    file.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

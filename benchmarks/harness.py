@@ -1,0 +1,88 @@
+"""Runs contenders in turn and compares them.
+
+Machines are noisy, so only ratios within a round mean anything: every round times each contender once, right after one
+another, and a ratio is taken per round.
+"""
+
+import gc
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One contender against the baseline. A ratio over 1 means slower."""
+
+    name: str
+    microseconds: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+
+
+def race(contenders: dict[str, Callable[[], object]], *, rounds: int = 15, seconds: float = 0.1) -> list[Result]:
+    """Time the contenders in turn; the first is the baseline."""
+    calls = {name: _calls_within(run, seconds) for name, run in contenders.items()}
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, run in contenders.items():
+                times[name].append(_time(run, calls[name]))
+    finally:
+        gc.enable()
+    baseline = next(iter(times.values()))
+    results = []
+    for name, own in times.items():
+        ratios = sorted(mine / theirs for mine, theirs in zip(own, baseline, strict=True))
+        low, high = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
+        results.append(Result(name, statistics.median(own) * 1e6, statistics.median(ratios), low, high))
+    return results
+
+
+def _calls_within(run: Callable[[], object], seconds: float) -> int:
+    run()
+    calls = 1
+    while (taken := _time(run, calls) * calls) < seconds / 4:
+        calls = max(calls * 2, int(calls * seconds / 4 / max(taken, 1e-9)))
+    return calls
+
+
+def _time(run: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        run()
+    return (time.perf_counter() - start) / calls
+
+
+def machine() -> dict[str, str]:
+    """The machine, for the record."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
+    return {"cpu": model, "cores": str(len(os.sched_getaffinity(0))), "python": platform.python_version()}
+
+
+def report(title: str, results: list[Result], **facts: object) -> None:
+    """Print a table, and write the same as JSON into `benchmarks/results`."""
+    here = machine()
+    table = Table(title=title, caption=f"{here['cpu']}, {here['cores']} cores; ratio: median [10 %, 90 %] over rounds")
+    for column in ("contender", "µs per call", "ratio to the first"):
+        table.add_column(column, justify="left" if column == "contender" else "right")
+    for result in results:
+        spread = f"{result.ratio:.2f} [{result.ratio_low:.2f}, {result.ratio_high:.2f}]"
+        table.add_row(result.name, f"{result.microseconds:.1f}", spread)
+    Console().print(table)
+    RESULTS.mkdir(exist_ok=True)
+    document = {"title": title, "machine": here, **facts, "results": [asdict(result) for result in results]}
+    (RESULTS / f"{title.replace(' ', '_')}.json").write_text(json.dumps(document, indent=2) + "\n")

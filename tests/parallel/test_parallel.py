@@ -1,0 +1,80 @@
+"""The thread budget and the classes of cores, on made-up machines."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from litehouse.errors import EngineError
+from litehouse.parallel.affinity import cores_for, pinned
+from litehouse.parallel.budget import thread_budget
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("cpu_max", "threads"), [("max 100000", 8), ("250000 100000", 3), ("50000 100000", 1), ("junk", 8)]
+)
+def test_budget_of_cgroup_2(tmp_path: Path, cpu_max: str, threads: int) -> None:
+    _write(tmp_path / "cpu.max", cpu_max)
+    assert thread_budget(tmp_path) == threads
+
+
+@pytest.mark.parametrize(("quota", "threads"), [("-1", 8), ("400000", 4), ("50000", 1)])
+def test_budget_of_cgroup_1(tmp_path: Path, quota: str, threads: int) -> None:
+    _write(tmp_path / "cpu" / "cpu.cfs_quota_us", quota)
+    _write(tmp_path / "cpu" / "cpu.cfs_period_us", "100000")
+    assert thread_budget(tmp_path) == threads
+
+
+def test_budget_without_cgroup(tmp_path: Path) -> None:
+    assert thread_budget(tmp_path) == 8
+
+
+@pytest.fixture
+def three_classes(tmp_path: Path) -> Path:
+    for core, capacity in enumerate([512, 512, 512, 512, 800, 800, 800, 1024]):
+        _write(tmp_path / f"cpu{core}" / "cpu_capacity", str(capacity))
+    return tmp_path
+
+
+def test_classes_of_cores(three_classes: Path) -> None:
+    assert cores_for("big", three_classes) == {7}
+    assert cores_for("mid", three_classes) == {4, 5, 6}
+
+
+def test_classes_by_frequency(tmp_path: Path) -> None:
+    for core in range(8):
+        _write(tmp_path / f"cpu{core}" / "cpufreq" / "cpuinfo_max_freq", "3000000" if core < 2 else "2000000")
+    assert cores_for("big", tmp_path) == {0, 1}
+    assert cores_for("mid", tmp_path) == {2, 3, 4, 5, 6, 7}
+
+
+@pytest.mark.parametrize("affinity", ["big", "mid", (), tuple(range(8))])
+def test_equal_cores_leave_nothing_to_bind(tmp_path: Path, affinity: tuple[int, ...] | str) -> None:
+    assert cores_for(affinity, tmp_path) == frozenset()
+
+
+def test_core_list() -> None:
+    assert cores_for((2, 5)) == {2, 5}
+    with pytest.raises(EngineError, match=r"cores \[8, 9\]"):
+        cores_for((1, 8, 9))
+
+
+def test_pinned_restores(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: calls.append(set(cores)))
+    with pytest.raises(KeyError), pinned(frozenset({3})):
+        raise KeyError
+    assert calls == [{3}, set(range(8))]
+    with pinned(frozenset()):
+        pass
+    assert len(calls) == 2

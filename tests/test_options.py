@@ -1,0 +1,165 @@
+"""`Options`: checks, and that each field takes effect."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litehouse
+from litehouse.engines import openvino as openvino_engine
+from litehouse.engines.select import select
+from onnx_models import mlp, model, node
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"device": "tpu"}, "device must be one of"),
+        ({"device": "gpu:x"}, "device must be one of"),
+        ({"engine": "caffe"}, "engine must be one of"),
+        ({"threads": -1}, "threads must be"),
+        ({"threads": 1.5}, "threads must be"),
+        ({"inter_op": -1}, "inter_op must be"),
+        ({"precision": "int8"}, "precision must be one of"),
+        ({"affinity": "little"}, "affinity must be"),
+        ({"affinity": (-1,)}, "affinity must be"),
+    ],
+)
+def test_wrong_fields_are_refused_where_they_are_made(fields: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        litehouse.Options(**fields)
+
+
+def test_fields_win_over_options() -> None:
+    session = litehouse.load(mlp(), options=litehouse.Options(threads=2, engine="openvino"), threads=1)
+    assert session.options.threads == 1
+    assert session.engine == "openvino"
+
+
+def _threads() -> set[int]:
+    return {int(name) for name in os.listdir("/proc/self/task")}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_of_onnxruntime(threads: int) -> None:
+    before = _threads()
+    session = litehouse.load(mlp(), engine="onnxruntime", threads=threads)
+    # The calling thread is one of them.
+    assert len(_threads() - before) == threads - 1
+    session.close()
+
+
+def test_threads_of_openvino() -> None:
+    session = litehouse.load(mlp(), engine="openvino", threads=2)
+    assert session._current().program.compiled.get_property("INFERENCE_NUM_THREADS") == 2
+
+
+def test_inter_op_runs_ops_side_by_side() -> None:
+    before = _threads()
+    session = litehouse.load(mlp(), threads=1, inter_op=3)
+    assert session.engine == "onnxruntime"
+    assert len(_threads() - before) == 2
+    with pytest.raises(litehouse.EngineError, match="openvino: it does not offer inter_op"):
+        litehouse.load(mlp(), engine="openvino", inter_op=2)
+
+
+def _allowed(task: int) -> set[int]:
+    return os.sched_getaffinity(task)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores to tell one from the other")
+def test_affinity_binds_the_pool_and_the_caller() -> None:
+    everything = os.sched_getaffinity(0)
+    core = max(everything)
+    before = _threads()
+    session = litehouse.load(_slow_model(), threads=2, affinity=(core,))
+    pool = _threads() - before
+    assert pool
+    assert all(_allowed(task) == {core} for task in pool)
+    assert os.sched_getaffinity(0) == everything, "the caller's own affinity is restored after the build"
+
+    seen: list[set[int]] = []
+    caller = threading.Thread(target=lambda: session.run([np.ones((400, 400), "f")]))
+    caller.start()
+    while caller.is_alive() and {core} not in seen:
+        try:
+            seen.append(_allowed(caller.native_id))
+        except ProcessLookupError:
+            break
+        time.sleep(0.0005)
+    caller.join()
+    assert {core} in seen, "the calling thread runs on the core while it works"
+
+
+def _slow_model() -> bytes:
+    names = [f"h{index}" for index in range(40)]
+    nodes = [node("MatMul", f"{a} {a}", b) for a, b in zip(["x", *names], [*names, "y"], strict=True)]
+    return model(nodes, {"x": [400, 400]}, {"y": [400, 400]})
+
+
+def test_affinity_of_a_core_that_is_not_ours() -> None:
+    with pytest.raises(litehouse.EngineError, match=r"cores \[4095\] are not among those"):
+        litehouse.load(mlp(), affinity=(4095,))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core leaves nothing to choose")
+def test_affinity_is_refused_by_an_engine_that_cannot() -> None:
+    with pytest.raises(litehouse.EngineError, match="openvino: it does not offer affinity"):
+        litehouse.load(mlp(), engine="openvino", affinity=(0,))
+
+
+def test_precision_is_fp32_unless_lower_is_allowed(engine: str) -> None:
+    assert litehouse.load(mlp(), engine=engine).precision == "fp32"
+
+
+@pytest.mark.parametrize("lower", ["fp16", "bf16", None])
+def test_lower_precision_is_taken_where_the_machine_has_it(monkeypatch: pytest.MonkeyPatch, lower: str | None) -> None:
+    monkeypatch.setattr(openvino_engine, "lower_precision", lambda: lower)
+    options = litehouse.Options(precision="fp16")
+    assert select(options).name == ("onnxruntime" if lower is None else "openvino")
+    assert (
+        openvino_engine._settings(options, lower or "fp32")["INFERENCE_PRECISION_HINT"]
+        == {
+            "fp16": "f16",
+            "bf16": "bf16",
+            None: "f32",
+        }[lower]
+    )
+
+
+def test_lower_precision_on_this_machine() -> None:
+    session = litehouse.load(mlp(), engine="openvino", precision="fp16")
+    assert session.precision == (openvino_engine.lower_precision() or "fp32")
+    hint = str(session._current().program.compiled.get_property("INFERENCE_PRECISION_HINT"))
+    assert {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[session.precision] in hint
+
+
+@pytest.mark.parametrize("announced", [["FP32", "BF16"], ["FP32", "FP16"]])
+def test_a_precision_that_kills_the_child_is_not_taken(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> None:
+    import openvino
+
+    monkeypatch.setattr(openvino.Core, "get_property", lambda *_: announced)
+    monkeypatch.setattr(openvino_engine, "survives", lambda *_: False)
+    openvino_engine.lower_precision.cache_clear()
+    try:
+        assert openvino_engine.lower_precision() is None
+    finally:
+        openvino_engine.lower_precision.cache_clear()
+
+
+def test_cache_keeps_the_compiled_model(tmp_path: Path) -> None:
+    litehouse.load(mlp(), engine="openvino", cache=tmp_path)
+    assert list(tmp_path.iterdir())
+    session = litehouse.load(mlp(), engine="openvino", cache=tmp_path)
+    assert session._current().program.compiled.get_property("LOADED_FROM_CACHE")
+
+
+@pytest.mark.parametrize(
+    ("device", "missing"), [("gpu", "onnxruntime-gpu"), ("gpu:1", "onnxruntime-gpu"), ("ascend", "onnxruntime-cann")]
+)
+def test_a_device_that_is_missing(device: str, missing: str) -> None:
+    with pytest.raises(litehouse.EngineError, match=missing):
+        litehouse.load(mlp(), device=device)

@@ -1,0 +1,181 @@
+"""`Session`: running, checking inputs, resizing, threads."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import litehouse
+from conftest import assert_close
+from onnx_models import mlp, mlp_result, model, node
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(1).normal(size=(2, 4)).astype("f")
+
+
+def test_runs_in_order_and_by_name(engine: str, x: np.ndarray) -> None:
+    session = litehouse.load(mlp(), engine=engine, threads=1)
+    assert session.engine == engine
+    assert_close(session.run([x])[0], mlp_result(x))
+    assert_close(session.run({"x": x})[0], mlp_result(x))
+    (y,) = session(x)
+    assert_close(y, mlp_result(x))
+    (y,) = session(x=x)
+    assert_close(y, mlp_result(x))
+
+
+def test_signature(engine: str) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    assert session.inputs == (litehouse.TensorInfo("x", np.dtype("f"), (2, 4)),)
+    assert session.outputs == (litehouse.TensorInfo("y", np.dtype("f"), (2, 3)),)
+
+
+def test_outputs_own_their_memory(engine: str, x: np.ndarray) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    first = session.run([x])[0]
+    kept = first.copy()
+    session.run([-x])
+    np.testing.assert_array_equal(first, kept)
+    first[:] = 0
+    assert_close(session.run([x])[0], kept)
+
+
+def test_any_memory_layout_of_inputs(engine: str, x: np.ndarray) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    wide = np.zeros((2, 8), "f")
+    wide[:, ::2] = x
+    reversed_rows = np.ascontiguousarray(x[::-1])[::-1]
+    for array in (np.asfortranarray(x), wide[:, ::2], reversed_rows):
+        assert_close(session.run([array])[0], mlp_result(x))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([], r"takes 1 inputs, not 0: x float32\[2, 4\]"),
+        ([np.zeros((2, 4), "f")] * 2, "takes 1 inputs, not 2"),
+        ([np.zeros((2, 5), "f")], r"'x' must have the shape \[2, 4\], not \[2, 5\]"),
+        ([np.zeros(8, "f")], r"must have the shape"),
+        ([np.zeros((2, 4), "d")], r"'x' must be float32, not float64; convert it with .astype\('float32'\)"),
+        ([np.zeros((2, 4), ">f4")], "must be float32"),
+        ([[[0.0] * 4] * 2], "must be a numpy array, not list"),
+        ({}, "input 'x' is missing"),
+        ({"x": np.zeros((2, 4), "f"), "z": np.zeros(1)}, "there is no input 'z'"),
+    ],
+)
+def test_wrong_inputs(engine: str, x: np.ndarray, inputs: object, message: str) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    with pytest.raises(litehouse.ShapeError, match=message):
+        session.run(inputs)  # type: ignore[arg-type]
+    assert_close(session.run([x])[0], mlp_result(x))
+
+
+def test_arrays_by_order_and_name_together(x: np.ndarray) -> None:
+    with pytest.raises(litehouse.ShapeError, match="either in order or by name"):
+        litehouse.load(mlp())(x, x=x)
+
+
+def test_unused_input_and_direct_output(engine: str) -> None:
+    bytes_ = model([node("Identity", "a", "y")], {"unused": [3], "a": [2]}, {"y": [2]})
+    session = litehouse.load(bytes_, engine=engine)
+    a = np.array([1, 2], "f")
+    np.testing.assert_array_equal(session.run([np.zeros(3, "f"), a])[0], a)
+
+
+def test_many_threads_share_a_session(engine: str) -> None:
+    session = litehouse.load(mlp(), engine=engine, threads=1)
+    random = np.random.default_rng(2)
+    inputs = [random.normal(size=(2, 4)).astype("f") for _ in range(8)]
+    wrong: list[int] = []
+
+    def client(index: int) -> None:
+        expected = mlp_result(inputs[index])
+        results = [session.run([inputs[index]])[0] for _ in range(50)]
+        wrong.extend(index for result in results if not np.allclose(result, expected, atol=1e-3))
+
+    clients = [threading.Thread(target=client, args=(index,)) for index in range(8)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join()
+    assert wrong == []
+
+
+def test_resize_of_a_dynamic_dimension_keeps_the_program(engine: str) -> None:
+    session = litehouse.load(mlp("batch"), engine=engine)
+    assert session.inputs[0].shape == ("batch", 4)
+    program = session._current().program
+    session.resize([[5, 4]])
+    assert session._current().program is program
+    assert session.inputs[0].shape == (5, 4)
+    assert session.outputs[0].shape == (5, 3)
+    five = np.ones((5, 4), "f")
+    assert_close(session.run([five])[0], mlp_result(five))
+
+
+def test_dynamic_model_runs_at_any_size_without_resize(engine: str) -> None:
+    session = litehouse.load(mlp("batch"), engine=engine)
+    for batch in (1, 7, 3):
+        x = np.full((batch, 4), 0.5, "f")
+        assert_close(session.run([x])[0], mlp_result(x))
+
+
+def test_resize_of_a_fixed_dimension_rebuilds(engine: str) -> None:
+    session = litehouse.load(mlp(2), engine=engine)
+    session.resize([[6, 4]])
+    six = np.ones((6, 4), "f")
+    assert_close(session.run([six])[0], mlp_result(six))
+    assert session.outputs[0].shape == (6, 3)
+    session.resize([[2, 4]])
+    assert session.outputs[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("shapes", [[], [[2]], [[2, 4], [1]], [[-1, 4]], [[2, 5]]])
+def test_impossible_resize_keeps_the_old_shapes(engine: str, x: np.ndarray, shapes: list[list[int]]) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    with pytest.raises(litehouse.ShapeError):
+        session.resize(shapes)
+    assert session.inputs[0].shape == (2, 4)
+    assert_close(session.run([x])[0], mlp_result(x))
+
+
+def test_shapes_are_remembered_up_to_a_bound() -> None:
+    session = litehouse.load(mlp(2))
+    for batch in range(1, 40):
+        session.resize([[batch, 4]])
+    assert len(session._remembered) <= 16
+    x = np.ones((39, 4), "f")
+    assert_close(session.run([x])[0], mlp_result(x))
+
+
+def test_closed_session(x: np.ndarray) -> None:
+    with litehouse.load(mlp()) as session:
+        session.run([x])
+    for use in (lambda: session.run([x]), lambda: session.inputs, lambda: session.resize([[2, 4]])):
+        with pytest.raises(litehouse.EngineError, match="closed"):
+            use()
+
+
+def test_engine_failure_while_running_leaves_the_session_usable(engine: str) -> None:
+    # Gather with an index outside the table: ONNX Runtime reports it; OpenVINO defines the result.
+    table = np.arange(8, dtype="f").reshape(4, 2)
+    nodes = [node("Cast", "i", "j", to=7), node("Gather", "t j", "y")]
+    session = litehouse.load(model(nodes, {"i": [1]}, {"y": [1, 2]}, {"t": table}), engine=engine)
+    if engine == "onnxruntime":
+        with pytest.raises(litehouse.EngineError, match="ONNX Runtime failed while running"):
+            session.run([np.array([9], "f")])
+    np.testing.assert_array_equal(session.run([np.array([3], "f")])[0], table[3:])
+
+
+def test_weights_are_shared_with_the_arena_not_copied_through_protobuf() -> None:
+    litehouse_model = litehouse.read(mlp())
+    from litehouse.engines.shell import make_shell
+
+    shell = make_shell(litehouse_model)
+    assert set(shell.weights) == {"w1", "w2"}
+    assert np.shares_memory(shell.weights["w1"], litehouse_model.weights["w1"])
+    assert len(shell.proto.SerializeToString()) < 1000
+    # The model still has its weights afterwards.
+    assert set(litehouse_model.graph.graph.initializers) == {"w1", "w2"}
