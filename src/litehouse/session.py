@@ -142,28 +142,24 @@ class Session:
         build = self._build
         if build is None:
             raise EngineError("the session is closed; load the model again")
-        if isinstance(inputs, Mapping):
+        if type(inputs) is not list and isinstance(inputs, Mapping):
             inputs = _in_order(inputs, build.inputs)
         if len(inputs) != len(build.shapes):
             raise ShapeError(
                 f"the model takes {len(build.shapes)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
             )
-        arrays = []
-        for index, array in enumerate(inputs):
-            if (
-                type(array) is not np.ndarray
-                or array.shape != build.shapes[index]
-                or array.dtype != build.dtypes[index]
-                or not array.flags.c_contiguous
-            ):
-                array = _checked(array, build.inputs[index])
-            arrays.append(array)
+        for array, shape, dtype in zip(inputs, build.shapes, build.dtypes):  # noqa: B905  (counted above)
+            # The common case costs a microsecond less without a call per input.
+            plain = type(array) is np.ndarray and array.flags.c_contiguous
+            if not plain or array.shape != shape or array.dtype != dtype:
+                inputs = [_checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
+                break
         try:
             runner = build.runners.pop()  # list operations are atomic: no lock
         except IndexError:
             runner = build.program.bind()
         try:
-            return runner.run(arrays)
+            return runner.run(inputs)
         finally:
             build.runners.append(runner)
 

@@ -1,0 +1,76 @@
+"""From a `Context` and a configuration to the `Options` of Litehouse."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from litehouse import Options
+from mindspore_lite.context import Context
+
+Sections = dict[str, dict[str, str]]
+
+SECTION = "litehouse"
+KEYS: Mapping[str, Callable[[str], Any]] = {
+    "engine": str,
+    "threads": int,
+    "inter_op": int,
+    "precision": str,
+    "cache": Path,
+}
+
+_AFFINITIES: tuple[tuple[()] | str, ...] = ((), "big", "mid")
+_LOWER_PRECISIONS = ("preferred_fp16", "enforce_fp16", "preferred_optimal")
+
+
+def read_sections(path: str) -> Sections:
+    """Read a configuration file; as in the original, lines that are no `[section]` and no `key=value` do no harm."""
+    sections: Sections = {}
+    entries: dict[str, str] = {}
+    for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+        text = line.strip()
+        key, equals, value = text.partition("=")
+        if text.startswith("[") and text.endswith("]"):
+            entries = sections.setdefault(text[1:-1].strip(), {})
+        elif equals and not text.startswith(("#", ";")):
+            entries[key.strip()] = value.strip().strip("\"'")
+    return sections
+
+
+def make_options(context: Context, sections: Sections) -> Options:
+    """Give the options that a context asks for; the section `[litehouse]` of a configuration wins over the context.
+
+    Raises:
+        ValueError: A value is out of its range, or the section has an unknown key.
+    """
+    cpu = context.cpu
+    device, precision_mode = _device(context)
+    fields: dict[str, Any] = {
+        "device": device,
+        "threads": cpu.thread_num,
+        "inter_op": cpu.inter_op_parallel_num,
+        "precision": "fp16" if precision_mode in _LOWER_PRECISIONS else "fp32",
+        "affinity": tuple(cpu.thread_affinity_core_list) or _AFFINITIES[cpu.thread_affinity_mode],
+    }
+    for key, text in sections.get(SECTION, {}).items():
+        if key not in KEYS:
+            raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {', '.join(KEYS)}")
+        try:
+            fields[key] = KEYS[key](text)
+        except ValueError:
+            raise ValueError(f"[{SECTION}] {key} must be a number, not {text!r}") from None
+    if fields["inter_op"] > fields["threads"] > 0:
+        raise ValueError(
+            f"inter_op_parallel_num {fields['inter_op']} is more than thread_num {fields['threads']}; "
+            "lower the one or raise the other"
+        )
+    return Options(**fields)
+
+
+def _device(context: Context) -> tuple[str, str]:
+    """Give the first target that is not the CPU, else the CPU, with its precision mode."""
+    for name in map(str.lower, context.target):
+        if name == "gpu":
+            return f"gpu:{context.gpu.device_id}", context.gpu.precision_mode
+        if name == "ascend":
+            return f"ascend:{context.ascend.device_id}", context.ascend.precision_mode
+    return "cpu", context.cpu.precision_mode

@@ -1,0 +1,323 @@
+"""`Model`: a network that was built from a file and can predict."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+import litehouse
+from litehouse import LitehouseError, Session
+from mindspore_lite._checks import check_elements, check_instance, check_list, check_sections
+from mindspore_lite._options import Sections, make_options, read_sections
+from mindspore_lite.context import Context
+from mindspore_lite.tensor import (
+    Array,
+    DataType,
+    Tensor,
+    TensorMeta,
+    byte_count,
+    data_type_of,
+    element_count,
+    fit,
+    input_tensor,
+    output_tensors,
+)
+
+
+class ModelType(Enum):
+    """The kind of a model file."""
+
+    MINDIR = 0
+    MINDIR_LITE = 4
+
+
+_FORMATS = {ModelType.MINDIR: "mindir", ModelType.MINDIR_LITE: "ms"}
+
+USER_INFO = "user_info."
+NOT_BUILT = "The model is not built; call build_from_file first."
+
+
+class Description(NamedTuple):
+    """An input or output; -1 in the shape stands for a dynamic dimension."""
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    numpy_type: np.dtype[np.generic]
+
+
+class Model:
+    """A network that was built from a file and can predict. Several threads may share one.
+
+    Example:
+        >>> model = Model()
+        >>> print(model)
+        model_path: .
+    """
+
+    def __init__(self) -> None:
+        self.model_path_ = ""
+        self._session: Session | None = None
+        self._is_spoilt = False
+        self._inputs: tuple[Description, ...] = ()
+        self._run: Callable[[list[Array]], list[Array]] | None = None  # once built, and of fixed shapes
+        self._output_names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"model_path: {self.model_path_}."
+
+    def build_from_file(
+        self,
+        model_path: str,
+        model_type: ModelType,
+        context: Context | None = None,
+        config_path: str = "",
+        config_dict: Sections | None = None,
+        dec_key: bytes | None = None,
+        dec_mode: str = "AES-GCM",
+        dec_num_parallel: int = 0,
+    ) -> None:
+        """Read a model file and prepare it to run.
+
+        Args:
+            model_path: The file.
+            model_type: Its kind.
+            context: Where and how to run; None stands for `Context()`.
+            config_path: A configuration file of `[section]` and `key=value` lines. The section `[litehouse]` takes
+                effect; others are read over.
+            config_dict: The same as a dict of dicts; wins over the file.
+            dec_key: The key of an encrypted file.
+            dec_mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
+            dec_num_parallel: Accepted, and not needed.
+
+        Raises:
+            TypeError: An argument is of the wrong type.
+            ValueError: `dec_mode` is empty.
+            RuntimeError: A file does not exist, or the model cannot be built; the text says why. A Model whose build
+                failed, or was done, cannot be built again: make a new one.
+        """
+        check_instance("model_path", model_path, str)
+        check_instance("model_type", model_type, ModelType)
+        context = Context() if context is None else context
+        check_instance("context", context, Context)
+        check_instance("config_path", config_path, str)
+        if not os.path.exists(model_path):
+            raise RuntimeError("build_from_file failed, model_path does not exist!")
+        self.model_path_ = model_path
+        sections = _read_config(config_path, config_dict)
+        if dec_key:
+            _check_decryption(dec_key, dec_mode, dec_num_parallel)
+        self._build(model_type, context, sections, dec_key or None, dec_mode)
+
+    def _build(self, model_type: ModelType, context: Context, sections: Sections, key: bytes | None, mode: str) -> None:
+        if self._session is not None or self._is_spoilt:
+            state = "failed to build before" if self._is_spoilt else "is already built"
+            raise RuntimeError(
+                f"build_from_file failed! Error is Common error code. This Model {state}; make a new Model."
+            )
+        try:
+            options = make_options(context, sections)
+            session = litehouse.load(self.model_path_, key=key, mode=mode if key else "AES-GCM", options=options)
+            if session.model.format != _FORMATS[model_type]:
+                session.close()
+                raise ValueError(f"{self.model_path_} is a file of kind {session.model.format}, not {model_type}")
+        except (LitehouseError, OSError, ValueError) as error:
+            self._is_spoilt = True
+            raise RuntimeError(f"build_from_file failed! Error is {error}") from error
+        self._output_names = tuple(info.name for info in session.model.outputs)
+        self._set_inputs(session)
+        self._session = session
+
+    def _set_inputs(self, session: Session) -> None:
+        self._inputs = _describe(session.inputs)
+        self._run = None if any(-1 in info.shape for info in self._inputs) else session.run
+
+    def get_inputs(self) -> list[Tensor]:
+        """Give new tensors with the names, types and shapes of the inputs; none before the model is built."""
+        return [input_tensor(info.name, info.dtype, info.shape) for info in self._inputs]
+
+    def get_outputs(self) -> tuple[TensorMeta, ...]:
+        """Give names, types and shapes of the outputs; none before the model is built."""
+        return () if self._session is None else tuple(map(_meta, _describe(self._session.outputs)))
+
+    def predict(self, inputs: Sequence[Tensor | Array], outputs: list[Tensor] | None = None) -> list[Tensor]:
+        """Run the model once. Several threads may do so at a time.
+
+        Args:
+            inputs: A list or tuple with one Tensor or array per input, in the order of `get_inputs`. Of an array, only
+                the element type and the count of bytes must agree with the input.
+            outputs: Tensors to write the results into. A tensor whose memory has the size of the result keeps it.
+
+        Returns:
+            The `outputs` given, or new tensors. Their data is not touched by later calls.
+
+        Raises:
+            TypeError: An argument is of the wrong type.
+            RuntimeError: The count of inputs, or the shape or type of one, is not the model's; or the run failed.
+        """
+        if not isinstance(inputs, (list, tuple)):
+            raise TypeError(f"inputs must be list or tuple, but got {type(inputs)}.")
+        expected = self._inputs
+        if len(inputs) != len(expected):
+            raise RuntimeError(f"model input len:{len(expected)} not equal input len:{len(inputs)}!")
+        if outputs is not None:
+            self._check_outputs(outputs)
+        run = self._run
+        if run is None:
+            raise RuntimeError(f"predict failed! {self._why_not_ready()}")
+        arrays: list[Array] = []
+        for value in inputs:
+            array = value._array if isinstance(value, Tensor) else _array_for(expected[len(arrays)], value)
+            if array is None:
+                raise RuntimeError(f"predict failed! Input {expected[len(arrays)].name!r} has no data; set it first.")
+            arrays.append(array)
+        try:
+            results = run(arrays)
+        except LitehouseError as error:
+            raise RuntimeError(f"predict failed! {error}") from error
+        if outputs:
+            for tensor, array in zip(outputs, results, strict=True):
+                tensor._receive(array)
+            return outputs
+        return output_tensors(self._output_names, results)
+
+    def _why_not_ready(self) -> str:
+        dynamic = [info.name for info in self._inputs if -1 in info.shape]
+        return f"Input {dynamic[0]!r} has a dynamic shape; call resize first." if dynamic else NOT_BUILT
+
+    def _check_outputs(self, outputs: list[Tensor]) -> None:
+        check_list("outputs", outputs, Tensor)
+        if outputs and len(outputs) != len(self._output_names):
+            raise RuntimeError(f"predict failed! The model has {len(self._output_names)} outputs, not {len(outputs)}.")
+
+    def resize(self, inputs: Sequence[Tensor], dims: Sequence[Sequence[int]]) -> None:
+        """Change the shapes of the inputs.
+
+        Args:
+            inputs: Tensors of `get_inputs`. Those whose data was not set from an array show the new shape afterwards.
+            dims: One shape per input.
+
+        Raises:
+            TypeError: An argument is of the wrong type.
+            ValueError: There are not as many shapes as tensors.
+            RuntimeError: The model is not built, or cannot take these shapes; it keeps the shapes that it had.
+        """
+        _check_resize(inputs, dims)
+        if self._session is None:
+            raise RuntimeError(f"resize failed! Error is Common error code. {NOT_BUILT}")
+        if len(dims) != len(self._inputs) or any(size < 1 for shape in dims for size in shape):
+            raise RuntimeError(
+                "resize failed! Error is Invalid input param by user. "
+                f"The model takes {len(self._inputs)} shapes of positive sizes, not {dims}."
+            )
+        try:
+            self._session.resize([tuple(map(int, shape)) for shape in dims])
+        except LitehouseError as error:
+            raise RuntimeError(f"resize failed! Error is {error}") from error
+        self._set_inputs(self._session)
+        for tensor, info in zip(inputs, self._inputs, strict=True):
+            if not tensor._is_shared:
+                tensor.shape = info.shape
+
+    def get_model_info(self, key: str | None = None) -> str:
+        """Give what the file says about itself.
+
+        Args:
+            key: `"user_info"` for the notes in the file, as a JSON object; or `"input_shape"`, as in
+                `"x:[1,3,32,32];y:[1,4]"`.
+
+        Returns:
+            The text, `""` where there is none.
+
+        Raises:
+            TypeError: `key` is no str.
+        """
+        check_instance("key", key, str)
+        if key is None or self._session is None:
+            return ""
+        if key == "input_shape":
+            return ";".join(f"{info.name}:[{','.join(map(str, info.shape))}]" for info in self._inputs)
+        if key == "user_info":
+            notes = {
+                name.removeprefix(USER_INFO): text
+                for name, text in self._session.model.metadata.items()
+                if name.startswith(USER_INFO)
+            }
+            return json.dumps(notes, ensure_ascii=False) if notes else ""
+        return ""
+
+
+def _describe(infos: Sequence[litehouse.TensorInfo]) -> tuple[Description, ...]:
+    return tuple(
+        Description(
+            info.name,
+            data_type_of(info.dtype),
+            tuple(size if isinstance(size, int) else -1 for size in info.shape),
+            info.dtype,
+        )
+        for info in infos
+    )
+
+
+def _meta(info: Description) -> TensorMeta:
+    meta = TensorMeta()
+    meta.name, meta.dtype, meta.shape = info.name, info.dtype, list(info.shape)
+    meta.element_num = element_count(info.shape)
+    meta.data_size = byte_count(info.dtype, info.shape)
+    return meta
+
+
+def _read_config(path: str, sections: Sections | None) -> Sections:
+    """Read the configuration file and lay the given sections over it."""
+    merged: Sections = {}
+    if path:
+        if not os.path.exists(path):
+            raise RuntimeError("build_from_file failed, config_path does not exist!")
+        try:
+            merged = read_sections(path)
+        except OSError as error:
+            raise RuntimeError(f"load configuration failed! Error is {error}") from error
+    if sections:
+        check_sections("config_dict", sections)
+        for name, entries in sections.items():
+            merged.setdefault(name, {}).update(entries)
+    return merged
+
+
+def _check_decryption(key: object, mode: object, parallel: object) -> None:
+    check_instance("dec_key", key, bytes)
+    check_instance("dec_mode", mode, str)
+    check_instance("dec_num_parallel", parallel, int)
+    if not mode:
+        raise ValueError("dec_mode must not be empty string!")
+
+
+def _array_for(info: Description, value: object) -> Array:
+    """Give the array that stands for an input; the core puts it in C order."""
+    if not isinstance(value, np.ndarray):
+        raise TypeError("inputs element must be Tensor, of numpy.")
+    return value if value.shape == info.shape and value.dtype == info.numpy_type else fit(value, info.dtype, info.shape)
+
+
+def _check_resize(inputs: object, dims: object) -> None:
+    if not isinstance(inputs, (list, tuple)):
+        raise TypeError(f"inputs must be list or tuple of Lite Tensor, but got {type(inputs)}.")
+    if not isinstance(dims, (list, tuple)):
+        raise TypeError(f"dims must be list or tuple of shape, but got {type(dims)}.")
+    check_elements("inputs", inputs, Tensor)
+    for index, shape in enumerate(dims):
+        if not isinstance(shape, (list, tuple)):
+            raise TypeError(f"dims element must be list or tuple of int, but got {type(shape)} at index {index}.")
+        for place, size in enumerate(shape):
+            if not isinstance(size, int):
+                raise TypeError(
+                    f"dims element's element must be int, but got {type(size)} "
+                    f"at {index}th dims element's {place}th element."
+                )
+    if len(inputs) != len(dims):
+        raise ValueError(
+            f"inputs' size does not match dims' size, but got inputs: {len(inputs)} and dims: {len(dims)}."
+        )

@@ -1,0 +1,62 @@
+"""The model zoo beside the checkout: files that MindSpore made, with the outputs that it computed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litehouse
+from conftest import ENGINES, ZOO, assert_close
+
+pytestmark = [
+    pytest.mark.zoo,
+    pytest.mark.skipif(not ZOO.exists(), reason="the model zoo is not beside the checkout"),
+]
+
+LATER = {"assign": "state", "ifnet": "control flow", "whilenet": "control flow"}
+NETWORKS = sorted(path.name for path in (ZOO / "mindir").glob("*") if path.is_dir()) if ZOO.exists() else []
+KEYS = {
+    "aes_gcm_128": (b"0123456789ABCDEF", "AES-GCM"),
+    "aes_gcm_256": (b"0123456789ABCDEF0123456789abcdef", "AES-GCM"),
+    "aes_cbc_192": (b"0123456789ABCDEF01234567", "AES-CBC"),
+    "sm4_cbc": (b"0123456789ABCDEF", "SM4-CBC"),
+    "split_gcm_graph": (b"0123456789ABCDEF", "AES-GCM"),
+    "plain": (None, "AES-GCM"),
+    "split_graph": (None, "AES-GCM"),
+}
+
+
+def _stored(folder: Path, kind: str) -> list[np.ndarray]:
+    return [np.load(path) for path in sorted(folder.glob(f"{kind}_[0-9]*.npy"))]
+
+
+def _check(session: litehouse.Session, folder: Path) -> None:
+    outputs, expected = session.run(_stored(folder, "input")), _stored(folder, "output")
+    assert len(outputs) == len(expected)
+    for index, (actual, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        assert_close(actual, wanted, f"output {index}")
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name not in LATER])
+def test_networks(network: str, name: str, threads: int) -> None:
+    folder = ZOO / "mindir" / network
+    _check(litehouse.load(folder / f"{network}.mindir", engine=name, threads=threads), folder)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("container", sorted(KEYS))
+def test_containers(container: str, name: str, threads: int) -> None:
+    key, mode = KEYS[container]
+    path = ZOO / "mindir_formats" / f"{container}.mindir"
+    _check(litehouse.load(path, key=key, mode=mode, engine=name, threads=threads), path.parent)
+
+
+@pytest.mark.parametrize("network", [name for name in NETWORKS if name in LATER])
+def test_what_comes_later_is_refused_by_name(network: str) -> None:
+    with pytest.raises(litehouse.UnsupportedOpError) as caught:
+        litehouse.load(ZOO / "mindir" / network / f"{network}.mindir")
+    assert caught.value.op in str(caught.value)
+    assert caught.value.node in str(caught.value)
