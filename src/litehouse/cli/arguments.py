@@ -1,0 +1,78 @@
+"""Arguments and options that several commands take, and what they stand for."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from litehouse.cli.console import CommandError, working
+from litehouse.model import Model
+from litehouse.options import DEVICES, ENGINES, PRECISIONS, Options
+from litehouse.session import Session, read
+
+KEY_SIZES = (16, 24, 32)
+
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file: .mindir or .onnx.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HEX|@FILE",
+        envvar="LITEHOUSE_KEY",
+        help="The key of an encrypted model, as hex digits, or @ and a file: one of 16, 24 or 32 bytes is the key "
+        "itself, any other holds hex digits.",
+    ),
+]
+Mode = Annotated[str, typer.Option(metavar="MODE", help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine that runs the model.")]
+Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="The device; gpu:1 for the second one.")]
+Threads = Annotated[int, typer.Option(min=0, metavar="N", help="Threads inside one op; 0 takes the process's budget.")]
+Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="fp16 allows lower precision.")]
+
+
+def make_options(engine: str, device: str, threads: int, precision: str) -> Options:
+    """The options, or a usage error that says what is allowed."""
+    try:
+        return Options(engine=engine, device=device, threads=threads, precision=precision)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def read_model(path: Path, key: str | None, mode: str) -> Model:
+    """Read a model file, with a spinner on a terminal."""
+    with working(f"Reading {path.name}"):
+        return read(path, key=parse_key(key), mode=mode)
+
+
+def build_session(model: Model, options: Options) -> Session:
+    """Build a model, with a spinner on a terminal."""
+    with working(f"Building {Path(model.path).name}"):
+        return Session(model, options)
+
+
+def parse_key(text: str | None) -> bytes | None:
+    """The key that `--key` stands for. No message shows any of it."""
+    if text is None:
+        return None
+    if text.startswith("@"):
+        return _key_of_file(Path(text[1:]))
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise CommandError("--key must be hex digits, as 30313233…, or @ and the name of a key file") from None
+
+
+def _key_of_file(path: Path) -> bytes:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path}: cannot read the key file ({error.strerror}); check the path after @") from error
+    if len(content) in KEY_SIZES:
+        return content
+    try:
+        return bytes.fromhex(content.decode("ascii"))
+    except ValueError:
+        raise CommandError(
+            f"{path}: the key file has {len(content)} bytes and does not hold hex digits; "
+            "a key is 16, 24 or 32 bytes (mind a newline at the end)"
+        ) from None

@@ -1,0 +1,200 @@
+"""Arrays from files, as inputs and as stored references; and arrays to files."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litehouse.cli.console import CommandError, shape_text
+from litehouse.model import TensorInfo
+
+NUMBERED = re.compile(r"(input|output)_(\d+)")
+
+
+def gather_inputs(
+    infos: Sequence[TensorInfo], given: Sequence[str], fill: np.random.Generator | str | None
+) -> list[Any]:
+    """One array per input.
+
+    Args:
+        infos: What the model takes.
+        given: Files, each with the name of its input in front (`name=x.npy`) or in order.
+        fill: How to make the inputs that no file was given for: `"zeros"`, a random generator, or None for an error.
+    """
+    found: dict[str, np.ndarray] = {}
+    for text in given:
+        name, path = _split(text, infos)
+        if name is not None:
+            _put(found, name, _single(path, next(info for info in infos if info.name == name)))
+        elif path.suffix == ".npz":
+            _put_archive(found, infos, path)
+        else:
+            free = next((info for info in infos if info.name not in found), None)
+            if free is None:
+                raise CommandError(f"{path}: more inputs than the model takes\n{describe(infos)}")
+            _put(found, free.name, _single(path, free))
+    missing = [info for info in infos if info.name not in found]
+    if missing and fill is None:
+        raise CommandError(
+            f"{len(missing)} of {len(infos)} inputs not given\n{describe(infos)}\n"
+            "give each with --input FILE.npy or --input NAME=FILE.npy, or fill them with --zeros or --random SEED"
+        )
+    found |= {info.name: _filled(info, fill) for info in missing}
+    return [found[info.name] for info in infos]
+
+
+def describe(infos: Sequence[TensorInfo]) -> str:
+    """The inputs as lines of name, dtype and shape."""
+    if not infos:
+        return "the model takes no inputs"
+    width = max(len(info.name) for info in infos)
+    lines = [f"  {info.name:<{width}}  {info.dtype.name:<8} {shape_text(info.shape)}" for info in infos]
+    return "\n".join(["the model takes:", *lines])
+
+
+def load_reference(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The stored inputs and outputs: `input_0`, …, `output_0`, … as .npy files of a folder, or in one .npz file."""
+    if path.is_dir():
+        files = {file.stem: file for file in sorted(path.glob("*.npy")) if NUMBERED.fullmatch(file.stem)}
+        archives = sorted(path.glob("*.npz"))
+        if files:
+            arrays = {name: _load_npy(file) for name, file in files.items()}
+        elif len(archives) == 1:
+            arrays = _load_npz(archives[0])
+        else:
+            raise CommandError(f"{path}: no input_0.npy, … and output_0.npy, … there, and not exactly one .npz file")
+    else:
+        arrays = _load_npz(path)
+    inputs, outputs = (_numbered(arrays, kind, path) for kind in ("input", "output"))
+    if not outputs:
+        raise CommandError(f"{path}: no stored output; the first must be named output_0")
+    return inputs, outputs
+
+
+def save_outputs(folder: Path, arrays: Sequence[np.ndarray]) -> list[Path]:
+    """Write `output_0.npy`, … into a folder."""
+    paths = output_paths(folder, len(arrays))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, array in zip(paths, arrays, strict=True):
+            # NumPy's files cannot name bfloat16 and its like; float32 holds all their values.
+            np.save(path, array.astype(np.float32) if array.dtype.kind == "V" else array, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise CommandError(f"{folder}: cannot write the outputs ({error})") from error
+    return paths
+
+
+def output_paths(folder: Path, count: int) -> list[Path]:
+    """The files that `save_outputs` writes."""
+    return [folder / f"output_{index}.npy" for index in range(count)]
+
+
+def _split(text: str, infos: Sequence[TensorInfo]) -> tuple[str | None, Path]:
+    """The input's name, where one is in front, and the file."""
+    for info in infos:
+        if text.startswith(f"{info.name}="):
+            return info.name, Path(text[len(info.name) + 1 :])
+    name, equals, _ = text.partition("=")
+    if equals and not Path(text).exists():
+        raise CommandError(f"there is no input {name!r}\n{describe(infos)}")
+    return None, Path(text)
+
+
+def _put(found: dict[str, np.ndarray], name: str, array: np.ndarray) -> None:
+    if name in found:
+        raise CommandError(f"input {name!r} is given twice; give it once")
+    found[name] = array
+
+
+def _put_archive(found: dict[str, np.ndarray], infos: Sequence[TensorInfo], path: Path) -> None:
+    """Take the inputs out of an .npz file: by name, as `input_0`, …, or in order where their count is right."""
+    arrays = _load_npz(path)
+    names = {info.name for info in infos}
+    numbers = {f"input_{index}": info.name for index, info in enumerate(infos)}
+    chosen = {name: array for name, array in arrays.items() if name in names}
+    if not chosen:
+        chosen = {numbers[name]: array for name, array in arrays.items() if name in numbers}
+    if not chosen:
+        free = [info.name for info in infos if info.name not in found]
+        if len(free) != len(arrays):
+            raise CommandError(f"{path}: holds {', '.join(arrays) or 'nothing'}\n{describe(infos)}")
+        chosen = dict(zip(free, arrays.values(), strict=True))
+    for name, array in chosen.items():
+        _put(found, name, array)
+
+
+def _single(path: Path, info: TensorInfo) -> np.ndarray:
+    """The one array of a file. A `.bin` file holds the bare values of the input."""
+    if path.suffix == ".npz":
+        arrays = _load_npz(path)
+        if len(arrays) != 1:
+            raise CommandError(f"{path}: holds {len(arrays)} arrays; name one input only where the file holds one")
+        return next(iter(arrays.values()))
+    return _load_bare(path, info) if path.suffix == ".bin" else _load_npy(path)
+
+
+def _load_bare(path: Path, info: TensorInfo) -> np.ndarray:
+    if not info.is_static:
+        raise CommandError(f"{path}: input {info.name!r} of shape {shape_text(info.shape)} needs a .npy file")
+    try:
+        return np.fromfile(path, info.dtype).reshape(info.shape)  # type: ignore[arg-type]
+    except (OSError, ValueError) as error:
+        raise CommandError(
+            f"{path}: not the bytes of {info.dtype.name} {shape_text(info.shape)} for input {info.name!r} ({error})"
+        ) from error
+
+
+def _load_npy(path: Path) -> np.ndarray:
+    loaded = _load(path)
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+        raise CommandError(f"{path}: holds several arrays; give it the suffix .npz")
+    return loaded
+
+
+def _load_npz(path: Path) -> dict[str, np.ndarray]:
+    loaded = _load(path)
+    if isinstance(loaded, np.ndarray):
+        return {"input_0": loaded}
+    with loaded:
+        try:
+            return {name: loaded[name] for name in loaded.files}
+        except Exception as error:
+            raise CommandError(
+                f"{path}: not a readable .npz file ({error}); write it again with numpy.savez"
+            ) from error
+
+
+def _load(path: Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise CommandError(f"{path}: cannot read the file ({error.strerror or error}); check the path") from error
+    except Exception as error:
+        raise CommandError(
+            f"{path}: not a readable .npy or .npz file ({error}); write it again with numpy.save"
+        ) from error
+
+
+def _numbered(arrays: Mapping[str, np.ndarray], kind: str, path: Path) -> list[np.ndarray]:
+    found = {
+        int(match[2]): array
+        for name, array in arrays.items()
+        if (match := NUMBERED.fullmatch(name)) and match[1] == kind
+    }
+    absent = [index for index in range(max(found, default=-1)) if index not in found]
+    if absent:
+        raise CommandError(f"{path}: {kind}_{absent[0]} is missing, but {kind}_{max(found)} is there")
+    return [found[index] for index in sorted(found)]
+
+
+def _filled(info: TensorInfo, fill: np.random.Generator | str | None) -> np.ndarray:
+    """Zeros, or random values that any network should take: dynamic sizes are 1, integers are 0 or 1."""
+    shape = [size if isinstance(size, int) else 1 for size in info.shape]
+    if not isinstance(fill, np.random.Generator):
+        return np.zeros(shape, info.dtype)
+    if info.dtype.kind in "biu":
+        return fill.integers(0, 2, shape).astype(info.dtype)
+    return fill.standard_normal(shape).astype(info.dtype)

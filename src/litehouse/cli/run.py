@@ -1,0 +1,145 @@
+"""`litehouse run`: run a model once, or several times, on arrays from files."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from litehouse.cli.arguments import (
+    Debug,
+    Device,
+    Engine,
+    Key,
+    Mode,
+    ModelPath,
+    Precision,
+    Threads,
+    build_session,
+    make_options,
+    read_model,
+)
+from litehouse.cli.arrays import gather_inputs, output_paths, save_outputs
+from litehouse.cli.console import (
+    CommandError,
+    number_text,
+    progress,
+    reporting,
+    seconds_text,
+    shape_text,
+    stdout,
+    table,
+)
+from litehouse.model import TensorInfo
+from litehouse.session import Session
+
+SHOWN_VALUES = 5
+
+
+@reporting
+def run_command(
+    model: ModelPath,
+    input: Annotated[  # noqa: A002
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help="An input: .npy, .npz, or .bin with bare values. In order, or by name. Repeat for each input.",
+        ),
+    ] = None,
+    zeros: Annotated[bool, typer.Option("--zeros", help="Fill the inputs that are not given with zeros.")] = False,
+    random: Annotated[
+        int | None, typer.Option(min=0, metavar="SEED", help="Fill them with random values of this seed.")
+    ] = None,
+    resize: Annotated[
+        bool, typer.Option("--resize", help="Give the model's inputs the shapes of the arrays first.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the outputs there, as output_0.npy and so on.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files in --output.")] = False,
+    repeat: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Run N times more and print the times.")
+    ] = None,
+    engine: Engine = "auto",
+    device: Device = "cpu",
+    threads: Threads = 0,
+    precision: Precision = "fp32",
+    key: Key = None,
+    mode: Mode = "AES-GCM",
+    debug: Debug = False,  # noqa: ARG001  (for @reporting)
+) -> None:
+    """Run a model on arrays from files, and show what it returns."""
+    options = make_options(engine, device, threads, precision)
+    if zeros and random is not None:
+        raise typer.BadParameter("--zeros and --random exclude each other")
+    network = read_model(model, key, mode)
+    if output is not None and not force:
+        _refuse_overwriting(output_paths(output, len(network.outputs)))
+    fill = "zeros" if zeros else np.random.default_rng(random) if random is not None else None
+    arrays = gather_inputs(network.inputs, input or (), fill)
+    with build_session(network, options) as session:
+        if resize:
+            session.resize([array.shape for array in arrays])
+        results = session.run(arrays)
+        _show_outputs(network.outputs, results, session.engine)
+        if output is not None:
+            paths = save_outputs(output, results)
+            stdout().print(f"wrote {paths[0]}" + (f" to {paths[-1].name}" if len(paths) > 1 else ""), soft_wrap=True)
+        if repeat:
+            _show_times(_measure(session, arrays, repeat))
+
+
+def _refuse_overwriting(paths: Sequence[Path]) -> None:
+    present = [path for path in paths if path.exists()]
+    if present:
+        raise CommandError(f"{present[0]}: the file exists; choose another folder, or overwrite it with --force")
+
+
+def _show_outputs(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray], engine: str) -> None:
+    shown = table("output", "dtype", "shape", "min", "max", "mean", "first values", right=("min", "max", "mean"))
+    for info, array in zip(infos, arrays, strict=True):
+        shown.add_row(info.name, array.dtype.name, shape_text(array.shape), *_statistics(array), _first_values(array))
+    console = stdout()
+    console.print(shown)
+    console.print(f"engine: {engine}", style="dim")
+
+
+def _statistics(array: np.ndarray) -> tuple[str, str, str]:
+    """Least, greatest and mean value. Where some are not finite, those that are; the mean tells how many are not."""
+    if array.size == 0 or array.dtype.kind not in "biufV":
+        return ("-", "-", "-")
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    strange = array.size - finite.size
+    note = f" ({strange} not finite)" if strange else ""
+    if finite.size == 0:
+        return ("-", "-", f"-{note}")
+    return number_text(finite.min()), number_text(finite.max()), f"{number_text(finite.mean())}{note}"
+
+
+def _first_values(array: np.ndarray) -> str:
+    values = array.reshape(-1)[: SHOWN_VALUES + 1].tolist()
+    texts = [number_text(value) if isinstance(value, float) else str(value) for value in values[:SHOWN_VALUES]]
+    return " ".join(texts) + (" …" if len(values) > SHOWN_VALUES else "")
+
+
+def _measure(session: Session, arrays: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The seconds of each of `count` runs. The first run, which the caller made, was the warm-up."""
+    times = np.empty(count)
+    with progress("Running") as step:
+        for index in range(count):
+            start = time.perf_counter()
+            session.run(arrays)
+            times[index] = time.perf_counter() - start
+            step(index + 1, count)
+    return times
+
+
+def _show_times(times: np.ndarray) -> None:
+    columns = ("runs", "median", "mean", "least", "90 %", "most", "runs/s")
+    shown = table(*columns, right=columns)
+    parts = (np.median(times), times.mean(), times.min(), np.percentile(times, 90), times.max())
+    shown.add_row(str(times.size), *(seconds_text(float(part)) for part in parts), number_text(1 / times.mean()))
+    stdout().print(shown)

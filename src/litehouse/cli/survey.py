@@ -1,0 +1,115 @@
+"""What a file declares, for `litehouse inspect` on a model that Litehouse cannot translate."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from litehouse.errors import ModelFormatError
+from litehouse.formats.detect import detect
+from litehouse.formats.source import Source, open_source
+from litehouse.formats.wire import cut, parse
+from litehouse.model import TensorInfo
+from litehouse.options import Limits
+
+GRAPH_FIELD, RAW_DATA_FIELD = 7, 9
+MINDIR_WEIGHT_FIELD, ONNX_WEIGHT_FIELD = 3, 5
+REFERENCE = "REF::"
+
+
+def survey(path: Path, key: bytes | None, mode: str) -> dict[str, Any]:
+    """Metadata, inputs, outputs, ops and weights of a file, read without translating it and without the weights' data.
+
+    The file is one that `litehouse.read` refused for its ops: it opens. What else it declares may be damaged, and is
+    left out then.
+    """
+    with open_source(path, Limits()) as source:
+        try:
+            return _survey_onnx(source) if detect(source) == "onnx" else _survey_mindir(source, key, mode)
+        except (ModelFormatError, ValueError, TypeError):
+            return {"metadata": {}, "inputs": [], "outputs": [], "source_ops": {}, "onnx_ops": {}, "weights": []}
+
+
+def _survey_onnx(source: Source) -> dict[str, Any]:
+    import onnx
+    import onnx_ir as ir
+
+    rest, _ = cut(source, GRAPH_FIELD, ONNX_WEIGHT_FIELD, RAW_DATA_FIELD)
+    proto = parse(onnx.ModelProto, rest, source.path)
+    ops: Counter[str] = Counter()
+    for node in _onnx_nodes(proto.graph):
+        ops[node.op_type] += 1
+
+    def info(value: Any) -> TensorInfo:
+        type_ = value.type.tensor_type
+        sizes = [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in type_.shape.dim]
+        return TensorInfo(value.name, np.dtype(ir.DataType(type_.elem_type).numpy()), tuple(sizes))
+
+    tensors = proto.graph.initializer
+    weights = [TensorInfo(t.name, np.dtype(ir.DataType(t.data_type).numpy()), tuple(t.dims)) for t in tensors]
+    names = {weight.name for weight in weights}
+    facts = {"producer": proto.producer_name, "producer_version": proto.producer_version}
+    return {
+        "metadata": {name: text for name, text in facts.items() if text},
+        "inputs": [info(value) for value in proto.graph.input if value.name not in names],
+        "outputs": [info(value) for value in proto.graph.output if value.type.tensor_type.elem_type],
+        "source_ops": ops,
+        "onnx_ops": {},
+        "weights": weights,
+    }
+
+
+def _onnx_nodes(graph: Any) -> list[Any]:
+    nodes = []
+    for node in graph.node:
+        nodes.append(node)
+        for attribute in node.attribute:
+            for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+                nodes += _onnx_nodes(inner)
+    return nodes
+
+
+def _survey_mindir(source: Source, key: bytes | None, mode: str) -> dict[str, Any]:
+    from litehouse.formats.mindir.crypto import decrypt
+    from litehouse.formats.mindir.literals import dtype_of, numpy_dtype
+    from litehouse.formats.mindir.reader import public_name
+    from litehouse.formats.mindir.schema_pb2 import Model
+
+    path = source.path
+    plain = source if key is None else decrypt(source, key, mode)
+    proto = parse(Model, cut(plain, GRAPH_FIELD, MINDIR_WEIGHT_FIELD, RAW_DATA_FIELD)[0], path)
+
+    def info(name: str, tensor: Any) -> TensorInfo:
+        sizes = tuple(size if size >= 0 else None for size in tensor.dims)
+        return TensorInfo(public_name(name), numpy_dtype(dtype_of(tensor.data_type, path)), sizes)
+
+    facts = {"producer": proto.producer_name, "producer_version": proto.model_version, "ir_version": proto.ir_version}
+    return {
+        "metadata": {name: text for name, text in facts.items() if text},
+        "inputs": [info(value.name, value.tensor[0]) for value in proto.graph.input if value.tensor],
+        "outputs": [
+            info(f"output_{index}", value.tensor[0]) for index, value in enumerate(proto.graph.output) if value.tensor
+        ],
+        "source_ops": _mindir_ops(proto),
+        "onnx_ops": {},
+        "weights": [info(tensor.name, tensor) for tensor in proto.graph.parameter],
+    }
+
+
+def _mindir_ops(proto: Any) -> Counter[str]:
+    """How often each op occurs; calls of the file's own functions are no ops."""
+    primitives = {primitive.name: primitive.op_type for primitive in proto.primitives}
+    functions = {graph.name for graph in proto.functions}
+    ops: Counter[str] = Counter()
+    for graph in (proto.graph, *proto.functions):
+        for node in graph.node:
+            name = node.op_type.removeprefix(REFERENCE)
+            if name == "Constant" or name in functions:
+                continue
+            if node.op_type.startswith(REFERENCE):
+                name = primitives.get(name, "call of a closure")
+            ops[name] += 1
+    return ops

@@ -1,0 +1,140 @@
+"""`litehouse verify`: compare what a model returns with stored outputs, and find the op where two engines part."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import typer
+from rich.text import Text
+
+from litehouse.cli.arguments import (
+    Debug,
+    Device,
+    Engine,
+    Key,
+    Mode,
+    ModelPath,
+    Precision,
+    Threads,
+    build_session,
+    make_options,
+    read_model,
+)
+from litehouse.cli.arrays import describe, load_reference
+from litehouse.cli.compare import Difference, Tolerance, difference
+from litehouse.cli.console import CommandError, number_text, progress, reporting, shape_text, stdout, table, working
+from litehouse.model import Model, TensorInfo
+from litehouse.options import Options
+
+if TYPE_CHECKING:
+    from litehouse.cli.per_op import Outcome
+
+
+@reporting
+def verify_command(
+    model: ModelPath,
+    reference: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR|FILE.npz",
+            help="Stored arrays input_0, …, output_0, …: .npy files in a folder, or one .npz file.",
+        ),
+    ],
+    tolerance: Annotated[
+        float, typer.Option(min=0, metavar="PART", help="Allowed error as part of the output's range.")
+    ] = 1e-4,
+    rtol: Annotated[
+        float | None, typer.Option(min=0, help="Allow atol + rtol * |expected| per value instead.", show_default=False)
+    ] = None,
+    atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.", show_default=False)] = None,
+    per_op: Annotated[
+        bool, typer.Option("--per-op", help="Find the first op where the engine parts from unoptimised ONNX Runtime.")
+    ] = False,
+    engine: Engine = "auto",
+    device: Device = "cpu",
+    threads: Threads = 0,
+    precision: Precision = "fp32",
+    key: Key = None,
+    mode: Mode = "AES-GCM",
+    debug: Debug = False,  # noqa: ARG001  (for @reporting)
+) -> None:
+    """Compare a model's outputs with stored ones. The exit code is 1 when they differ."""
+    options = make_options(engine, device, threads, precision)
+    limits = Tolerance(tolerance, rtol, atol)
+    network = read_model(model, key, mode)
+    inputs, expected = load_reference(reference)
+    _check_counts(network, inputs, expected, reference)
+    with build_session(network, options) as session:
+        with working("Running"):
+            actual = session.run(inputs)
+        used = session.engine
+    found = [difference(a, e, limits) for a, e in zip(actual, expected, strict=True)]
+    matches = all(item.ok for item in found)
+    _show(network.outputs, actual, found, used)
+    if per_op:
+        outcome = _search(network, replace(options, engine=used), inputs, limits)
+        _show_outcome(outcome, used, matches)
+    if not matches:
+        raise typer.Exit(1)
+
+
+def _check_counts(model: Model, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], path: Path) -> None:
+    if len(inputs) != len(model.inputs):
+        raise CommandError(f"{path}: holds {len(inputs)} inputs, input_0 to input_N\n{describe(model.inputs)}")
+    if len(outputs) != len(model.outputs):
+        raise CommandError(f"{path}: holds {len(outputs)} outputs, but the model returns {len(model.outputs)}")
+
+
+def _search(model: Model, options: Options, arrays: Sequence[np.ndarray], limits: Tolerance) -> "Outcome":
+    from litehouse.cli.per_op import find_parting
+
+    with progress("Comparing values") as step:
+        return find_parting(model, options, arrays, limits, step)
+
+
+def _show(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray], found: Sequence[Difference], engine: str) -> None:
+    columns = ("output", "dtype", "shape", "range", "max error", "of the range", "at", "")
+    shown = table(*columns, right=("range", "max error", "of the range"))
+    for info, array, item in zip(infos, arrays, found, strict=True):
+        verdict = Text("OK", style="bold green") if item.ok else Text("FAIL", style="bold red")
+        if item.note:
+            verdict.append(f"  {item.note}", style="default")
+        shown.add_row(info.name, array.dtype.name, shape_text(array.shape), *_numbers(item), verdict)
+    console = stdout()
+    console.print(shown)
+    console.print(f"engine: {engine}", style="dim")
+
+
+def _numbers(item: Difference) -> tuple[str, str, str, str]:
+    at = shape_text(item.worst) if item.error else ""
+    return number_text(item.range), number_text(item.error), f"{item.relative:.1e}", at
+
+
+def _show_outcome(outcome: "Outcome", engine: str, matches: bool) -> None:
+    console = stdout()
+    console.print()
+    for name in outcome.skipped:
+        console.print(f"not compared, since an engine refuses it as an output: {name}", style="dim")
+    parting = outcome.parting
+    if parting is None:
+        cause = "" if matches else "; so the translation of the file, or the reference, is at fault, and not the engine"
+        agrees = f"{engine} agrees with unoptimised ONNX Runtime in all {outcome.compared} values{cause}"
+        console.print(agrees, soft_wrap=True)
+        return
+    console.print(
+        Text.assemble(
+            f"{engine} parts from unoptimised ONNX Runtime at ",
+            (parting.op, "bold red"),
+            ", node ",
+            (parting.node, "bold"),
+            *([", where it fuses this op with others before it"] if parting.fused else []),
+        ),
+        soft_wrap=True,
+    )
+    shown = table("value", "range", "max error", "of the range", "at", right=("range", "max error", "of the range"))
+    for name, item in parting.inputs:
+        shown.add_row(f"input {name}", *(("", "exact", "", "") if item is None else _numbers(item)))
+    shown.add_row(f"output {parting.value}", *_numbers(parting.difference), style="red")
+    console.print(shown)

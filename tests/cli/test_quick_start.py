@@ -1,0 +1,56 @@
+"""The programs of `make demo`."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from conftest import REPOSITORY
+
+EXAMPLES = REPOSITORY / "examples"
+TUTORIAL = REPOSITORY.parent / "shared" / "tutorials" / "mindspore_lite_inference_en.md"
+
+
+def run(program, folder):
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "quick_start" / program], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.mark.zoo
+@pytest.mark.skipif(not TUTORIAL.exists(), reason="the published tutorial is not beside the checkout")
+def test_the_published_program_is_unmodified():
+    blocks = re.findall(r"```python\n(.*?)```", TUTORIAL.read_text(), re.DOTALL)
+    starts = ("import numpy", "# build model", "# set model input", "# execute inference", "# get output")
+    published = [line for start in starts for line in next(b for b in blocks if b.startswith(start)).splitlines()]
+    program = (EXAMPLES / "quick_start" / "quick_start.py").read_text().splitlines()
+    ours = [line for line in program if line and line not in published]
+    assert [line.partition(" = ")[0] for line in ours if line[0] != "#"] == ["MODEL_PATH", "IN_DATA_PATH"]
+    assert [line for line in program if line in published and line] == [
+        line for line in published if line and not re.match("(MODEL|IN_DATA)_PATH =", line)
+    ]
+
+
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_quick_start_prints_what_the_tutorial_says(tmp_path, elsewhere):
+    first, second = run("quick_start.py", tmp_path if elsewhere else REPOSITORY).splitlines()
+    assert re.fullmatch(r"tensor's name is:\S+ data size is:400 tensor elements num is:100", first)
+    assert second.startswith("output data is: ")
+    assert np.isfinite(np.array(second.removeprefix("output data is: ").split(), float)).sum() == 50
+
+
+def test_digits_are_shown_and_read(tmp_path):
+    shown = run("digits.py", tmp_path)
+    pictures = [line for line in shown.splitlines() if set(line) & set("░▒▓█")]
+    assert len(pictures) >= 14
+    assert max(map(len, shown.splitlines())) <= 80
+    answers = re.findall(r"read (\d), is (\d)", shown)
+    assert len(answers) == 8
+    right, count, accuracy = re.search(r"(\d+) of (\d+) held-back .* accuracy ([\d.]+)%", shown).groups()
+    assert float(accuracy) > 90
+    assert float(accuracy) == pytest.approx(100 * int(right) / int(count), abs=0.06)
