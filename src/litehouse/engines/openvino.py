@@ -65,11 +65,12 @@ class OpenVinoProgram:
 
         self.precision = (lower_precision() if options.precision == "fp16" else None) or "fp32"
         self._path = model.path
-        self._arrays = shell.weights  # the constants refer to this memory
+        # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
+        self._arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
         try:
             core = openvino.Core()
             network = core.read_model(_with_weight_inputs(shell))
-            _bind_weights(openvino, network, shell.weights)
+            _bind_weights(openvino, network, self._arrays)
             self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error

@@ -2,9 +2,9 @@
 
 import os
 
-from litehouse.errors import ModelFormatError
-from litehouse.formats.detect import detect
-from litehouse.formats.source import open_source
+from litehouse.errors import LimitError, LitehouseError, ModelFormatError
+from litehouse.formats.detect import detect, protobuf_kind
+from litehouse.formats.source import Source, open_source
 from litehouse.model import Model
 from litehouse.options import Limits
 
@@ -29,18 +29,44 @@ def read(
     Raises:
         ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
         UnsupportedOpError: It uses ops that Litehouse does not run.
+        WeightError: There is not enough memory for its weights.
     """
     limits = limits or Limits()
     with open_source(source, limits) as opened:
-        kind = detect(opened)
-        if key is not None and kind != "mindir-encrypted":
+        try:
+            return _read(opened, key, mode, limits)
+        except (LitehouseError, ImportError, NameError):
+            raise  # the latter two are never the file's fault
+        except (MemoryError, RecursionError) as error:
+            raise LimitError(
+                f"the file asks for more memory or nesting than there is ({type(error).__name__}); it is damaged",
+                path=opened.path,
+            ) from error
+        except Exception as error:
+            # The last net: a check is missing in a reader. The cause is chained, and the text says so.
             raise ModelFormatError(
-                "a key was given, but the file is not encrypted; leave the key out", path=opened.path
-            )
-        if kind == "onnx":
-            from litehouse.formats.onnx import read_onnx
+                f"the file is damaged in a way that no check foresaw ({type(error).__name__}: {error}); "
+                "please report it if the file is sound",
+                path=opened.path,
+            ) from error
 
-            return read_onnx(opened, limits)
-        from litehouse.formats.mindir.reader import read_mindir
 
-        return read_mindir(opened, limits, key=key, mode=mode)
+def _read(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+    kind = detect(opened)
+    if key is not None and kind != "mindir-encrypted":
+        raise ModelFormatError("a key was given, but the file is not encrypted; leave the key out", path=opened.path)
+    if kind == "onnx":
+        from litehouse.formats.onnx import read_onnx
+
+        return read_onnx(opened, limits)
+    from litehouse.formats.mindir.reader import read_mindir
+
+    if kind == "mindir-encrypted":
+        from litehouse.formats.mindir.crypto import decrypt
+
+        plain = decrypt(opened, key, mode)
+        if protobuf_kind(plain) != "mindir":
+            # CBC has no checksum: a wrong key may go unnoticed until here.
+            raise ModelFormatError("what the key opens is not MindIR; check the key", path=opened.path)
+        return read_mindir(plain, limits, unlock=lambda data: decrypt(data, key, mode))
+    return read_mindir(opened, limits)

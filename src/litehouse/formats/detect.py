@@ -6,43 +6,43 @@ from litehouse.formats.wire import BYTES, VARINT, fields
 
 ENCRYPTED_MINDIR = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f", b"\xda\x5e\x3a\x7f")
 
+LATER = "which this version does not read yet"
+EXPORT = "export the network as .mindir or .onnx"
+PICKLE = f"a Python pickle, which is never opened, since it can run code; {EXPORT}"
+PACKED = "compressed data; unpack it first"
+
 STRANGERS: tuple[tuple[int, bytes, str], ...] = (
-    (4, b"MSL", "a MindSpore Lite .ms file, which this version does not read yet; use the .mindir file"),
-    (4, b"mge2", "a MegEngine file, which this version does not read yet"),
-    (0, b"mgb", "a MegEngine file, which this version does not read yet"),
-    (0, b"MGB", "a MegEngine file, which this version does not read yet"),
-    (0, b"packed_model", "a packed MegEngine file, which this version does not read yet"),
-    (
-        0,
-        b"PK\x03\x04",
-        "a zip archive (a PyTorch or MindSpore checkpoint perhaps); export the network as .mindir or .onnx",
-    ),
-    (
-        0,
-        b"\x80\x02",
-        "a Python pickle, which is never opened, since it can run code; export the network as .mindir or .onnx",
-    ),
-    (
-        0,
-        b"\x80\x03",
-        "a Python pickle, which is never opened, since it can run code; export the network as .mindir or .onnx",
-    ),
-    (
-        0,
-        b"\x80\x04",
-        "a Python pickle, which is never opened, since it can run code; export the network as .mindir or .onnx",
-    ),
-    (
-        0,
-        b"\x80\x05",
-        "a Python pickle, which is never opened, since it can run code; export the network as .mindir or .onnx",
-    ),
-    (0, b"\x1f\x8b", "gzip data; unpack it first"),
+    (0, b"mgb", f"a MegEngine file, {LATER}"),
+    (0, b"MGB", f"a MegEngine file, {LATER}"),
+    (0, b"packed_model", f"a packed MegEngine file, {LATER}"),
+    (0, b"PK\x03\x04", f"a zip archive (a PyTorch checkpoint perhaps); {EXPORT}"),
+    (0, b"\x80\x02", PICKLE),
+    (0, b"\x80\x03", PICKLE),
+    (0, b"\x80\x04", PICKLE),
+    (0, b"\x80\x05", PICKLE),
+    (0, b"\x1f\x8b", f"gzip, {PACKED}"),
+    (0, b"BZh", f"bzip2, {PACKED}"),
+    (0, b"\xfd7zXZ", f"xz, {PACKED}"),
+    (0, b"\x28\xb5\x2f\xfd", f"zstd, {PACKED}"),
+    (257, b"ustar", "a tar archive; unpack it first"),
     (0, b"version https://git-lfs", "a Git LFS pointer, not the file itself; run `git lfs pull`"),
     (0, b"<", "a web page or XML, not a model; the download probably failed"),
+    (0, b"{", "JSON text, not a model; the download probably failed"),
+    (4, b'\0\0\0\0{"', f"a safetensors file, which has weights but no network; {EXPORT}"),
     (0, b"\x93NUMPY", "a NumPy array, not a model; it belongs behind --input"),
-    (0, b"\x89HDF", "an HDF5 file; export the network as .mindir or .onnx"),
+    (0, b"\x89HDF", f"an HDF5 file; {EXPORT}"),
+    (0, b"\x7fELF", "a program, not a model; check the path"),
 )
+
+# A flatbuffer's tag stands behind a small offset. Its two zero bytes tell it from ONNX with the same text there.
+TAGGED: tuple[tuple[bytes, str], ...] = (
+    (b"MSL", f"a MindSpore Lite .ms file, {LATER}; use the .mindir file"),
+    (b"mge2", f"a MegEngine file, {LATER}"),
+    (b"TFL", f"a TensorFlow Lite file; {EXPORT}"),
+)
+
+HEAD = 512
+CHECKPOINT = f"a MindSpore checkpoint, which has weights but no network; {EXPORT}"
 
 
 def detect(source: Source) -> str:
@@ -51,32 +51,45 @@ def detect(source: Source) -> str:
     Raises:
         ModelFormatError: It is none of these; the text says what the bytes look like.
     """
-    head = source.read(0, 64)
+    head = source.read(0, HEAD)
     if head[:4] in ENCRYPTED_MINDIR:
         return "mindir-encrypted"
-    for offset, magic, what in STRANGERS:
-        if head[offset : offset + len(magic)] == magic:
-            raise ModelFormatError(f"this is {what}", path=source.path)
-    kind = _protobuf_kind(source)
+    found = [what for offset, magic, what in STRANGERS if head.startswith(magic, offset)]
+    found += [what for tag, what in TAGGED if head.startswith(b"\0\0" + tag, 2)]
+    if found:
+        raise ModelFormatError(f"this is {found[0]}", path=source.path)
+    kind = protobuf_kind(source)
+    if kind == "checkpoint":
+        raise ModelFormatError(f"this is {CHECKPOINT}", path=source.path)
     if kind is None:
         raise ModelFormatError(
-            f"this is neither MindIR nor ONNX (it starts with {head[:8].hex(' ')}); it may be encrypted, cut off or another kind of file",
+            f"this is neither MindIR nor ONNX (it starts with {head[:8].hex(' ')}); "
+            "it may be encrypted, cut off or another kind of file",
             path=source.path,
         )
     return kind
 
 
-def _protobuf_kind(source: Source) -> str | None:
-    # Both formats are one protobuf message with the graph in field 7. They part in the types of fields 1 and 5 (a number in
-    # ONNX, text in MindIR), and in field 2 of the graph... which need not be looked at: writers of both always set field 1.
+def protobuf_kind(source: Source) -> str | None:
+    """The kind of a file that is one plain protobuf message; None for an unknown one.
+
+    ONNX and MindIR have the graph in field 7. They part in fields 1 and 5: numbers in ONNX, text in MindIR. A
+    checkpoint has messages in field 1, which start with a tag.
+    """
     try:
         for field in fields(source, 0, source.size):
-            if field.number in (1, 5):
-                return {VARINT: "onnx", BYTES: "mindir"}.get(field.kind)
+            if field.number in (1, 5) and field.kind in (VARINT, BYTES):
+                if field.kind == VARINT:
+                    return "onnx"
+                return "checkpoint" if source.read(field.content, 1) == b"\x0a" else "mindir"
             if field.number > 32:
                 return None
     except ModelFormatError:
-        # A file that is cut off still shows its kind when its first field does.
-        head = source.read(0, 2)
-        return {0x08: "onnx", 0x0A: "mindir"}.get(head[0]) if len(head) == 2 and head[1] < 0x20 else None
+        return _first_field(source)
     return None
+
+
+def _first_field(source: Source) -> str | None:
+    """The kind of a file that is cut off: its first field still shows it."""
+    head = source.read(0, 2)
+    return {0x08: "onnx", 0x0A: "mindir"}.get(head[0]) if len(head) == 2 and head[1] < 0x20 else None

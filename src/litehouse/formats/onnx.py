@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
+import onnx.shape_inference
 import onnx_ir as ir
 import onnx_ir.passes.common as common
-from google.protobuf.message import DecodeError
 
-from litehouse.errors import LimitError, ModelFormatError, UnsupportedOpError
-from litehouse.formats.source import Source, open_beside
-from litehouse.formats.wire import Blob, cut
+from litehouse.errors import LimitError, ModelFormatError
+from litehouse.formats.loader import MAX_RANK, Place, WeightLoader, check_shape
+from litehouse.formats.onnx_check import check, tensors
+from litehouse.formats.source import Source
+from litehouse.formats.wire import MAX_STRUCTURE, Blob, cut, parse
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits
-from litehouse.weights import Weights, WeightsBuilder
+from litehouse.weights import Weights
 
 GRAPH_FIELD, INITIALIZER_FIELD, RAW_DATA_FIELD = 7, 5, 9
-ENGINE_DOMAINS = ("com.microsoft", "ai.onnx.ml", "org.openvinotoolkit")
+SMALL_BYTES = 1024  # weights up to this size stay in the message too, where shape inference reads them
 UNKNOWN_RANK = ("...",)
+
+EXTERNAL = onnx.TensorProto.EXTERNAL
+TYPED_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 
 def read_onnx(source: Source, limits: Limits) -> Model:
@@ -32,31 +38,27 @@ def read_onnx(source: Source, limits: Limits) -> Model:
     """
     path = source.path
     rest, blobs = cut(source, GRAPH_FIELD, INITIALIZER_FIELD, RAW_DATA_FIELD)
+    proto = parse(onnx.ModelProto, rest, path)
+    proto.ClearField("training_info")
+    check(proto, limits, path)
+    weights = _read_weights(proto, blobs, WeightLoader(source, limits), path)
     try:
-        proto = onnx.ModelProto.FromString(rest)
-    except (DecodeError, UnicodeDecodeError) as error:
-        raise ModelFormatError(f"not a readable ONNX file ({error}); it is cut off or damaged", path=path) from error
-    if len(blobs) != len(proto.graph.initializer) or not proto.HasField("graph"):
-        raise ModelFormatError("the file has no graph, or two; it is damaged", path=path)
-    _check_graph(proto, limits, path)
-    for tensor in _inner_tensors(proto.graph):
-        _bring_inside(tensor, path, limits)
-    weights = _read_weights(proto, blobs, source, limits)
-    try:
+        if proto.functions:
+            proto = onnx.inliner.inline_local_functions(proto)
+        _infer_outputs(proto)
         graph = ir.serde.deserialize_model(proto)
-    except Exception as error:  # noqa: BLE001  (the deserializer raises many types on malformed messages)
-        raise ModelFormatError(f"not a valid ONNX graph ({error}); it is damaged", path=path) from error
-    for name, array in weights.items():
-        value = graph.graph.initializers[name]
-        value.const_value = ir.Tensor(array, dtype=value.dtype, name=name)
-    if graph.functions:
-        common.InlinePass()(graph)
-    common.RemoveInitializersFromInputsPass()(graph)
+        for name, array in weights.items():
+            value = graph.graph.initializers[name]
+            value.const_value = ir.Tensor(array, dtype=value.dtype, name=name)
+        common.RemoveInitializersFromInputsPass()(graph)
+    except Exception as error:
+        # These libraries raise many types on messages that are malformed in ways too many to foresee.
+        raise ModelFormatError(f"not a valid ONNX graph ({error}); the file is damaged", path=path) from error
     return Model(
         graph=graph,
         weights=weights,
-        inputs=tuple(_input_info(value, path) for value in graph.graph.inputs),
-        outputs=_output_infos(graph, proto, path),
+        inputs=tuple(_info(value, "input", path) for value in graph.graph.inputs),
+        outputs=tuple(_info(value, "output", path) for value in graph.graph.outputs),
         format="onnx",
         path=path,
         metadata=_metadata(proto),
@@ -82,200 +84,151 @@ def _count_ops(model: ir.Model) -> dict[str, int]:
     return counts
 
 
-# Checks ---------------------------------------------------------------------------------------------------------------
-
-
-def _check_graph(proto: Any, limits: Limits, path: str) -> None:
-    """Names must be defined once, before they are used; ops must be of a known domain."""
-    own = {(function.domain, function.name) for function in proto.functions}
-    unsupported: list[tuple[str, str]] = []
-    count = _check_scope(proto.graph, set(), limits.max_depth, path, unsupported, own)
-    if count > limits.max_nodes:
-        raise LimitError(f"{count} nodes are more than max_nodes={limits.max_nodes}", path=path)
-    if unsupported:
-        raise UnsupportedOpError(unsupported, format="onnx", path=path)
-    if proto.graph.sparse_initializer:
-        raise ModelFormatError("sparse weights are not supported; save the model with dense ones", path=path)
-
-
-def _check_scope(
-    graph: Any, outer: set[str], depth: int, path: str, unsupported: list[tuple[str, str]], own: set[tuple[str, str]]
-) -> int:
-    if depth == 0:
-        raise LimitError("graphs are nested too deeply; the file is damaged", path=path)
-    known = outer | {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    defined = {value.name for value in graph.input}
-    count = 0
-    for node in graph.node:
-        count += 1
-        label = node.name or (node.output[0] if node.output else node.op_type)
-        if not _is_known_op(node, own):
-            unsupported.append((f"{node.domain}::{node.op_type}" if node.domain else node.op_type, label))
-        for name in node.input:
-            if name and name not in known:
-                raise ModelFormatError(
-                    f"node {label!r} uses {name!r}, which nothing before it defines; the file is damaged", path=path
-                )
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-                count += _check_scope(inner, known, depth - 1, path, unsupported, own)
-        for name in node.output:
-            if name and name in defined:
-                raise ModelFormatError(f"two nodes define {name!r}; the file is damaged", path=path)
-            defined.add(name)
-            known.add(name)
-    for value in graph.output:
-        if value.name not in known:
-            raise ModelFormatError(f"output {value.name!r} is not defined; the file is damaged", path=path)
-    return count
-
-
-def _is_known_op(node: Any, own: set[tuple[str, str]]) -> bool:
-    if node.domain in ENGINE_DOMAINS or (node.domain, node.op_type) in own:
-        return True
-    return node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
-
-
 # Weights --------------------------------------------------------------------------------------------------------------
 
 
-def _inner_tensors(graph: Any) -> Iterator[Any]:
-    """The tensors in attributes and inner graphs; not the weights of the main graph."""
-    for node in graph.node:
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors) if attribute.HasField("t") else attribute.tensors
-            for inner in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
-                yield from inner.initializer
-                yield from _inner_tensors(inner)
+def _read_weights(proto: Any, blobs: list[Blob | None], loader: WeightLoader, path: str) -> Weights:
+    """The weights of the main graph in one arena. Text, elements below a byte, and other tensors stay in place."""
+    small = []
+    for tensor, blob in zip(proto.graph.initializer, blobs, strict=True):
+        dtype = _dtype(tensor, path)
+        place = _place(tensor, blob, path)
+        if _bits(dtype) < 8:
+            _settle(tensor, place, loader, path)
+            continue
+        numpy = np.dtype(dtype.numpy())
+        loader.add(tensor.name, numpy, tensor.dims, place or _typed(tensor, path))
+        _forget(tensor)
+        if math.prod(tensor.dims) * numpy.itemsize <= SMALL_BYTES:
+            small.append(tensor)
+    for part in (*proto.graph.node, *proto.functions):
+        for tensor in tensors(part):
+            _settle(tensor, _place(tensor, None, path), loader, path)
+    if proto.ByteSize() > MAX_STRUCTURE:
+        raise LimitError("the graph without its weights is over 2 GB; protobuf cannot hold it", path=path)
+    weights = loader.load()
+    for tensor in small:
+        tensor.raw_data = weights[tensor.name].tobytes()
+    return weights
 
 
-def _bring_inside(tensor: Any, path: str, limits: Limits) -> None:
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
-    location, blob = _external(tensor, path)
-    expected = _nbytes(tensor, path, limits)
-    with open_beside(path, location, limits) as data:
-        place = Blob(blob.offset, blob.length or expected)
-        _check_place(tensor, place, expected, data.size, path)
-        tensor.raw_data = data.read(place.offset, place.length)
-    tensor.data_location = onnx.TensorProto.DEFAULT
-    del tensor.external_data[:]
+def _dtype(tensor: Any, path: str) -> ir.DataType:
+    try:
+        dtype = ir.DataType(tensor.data_type)
+    except ValueError:
+        dtype = ir.DataType.UNDEFINED
+    if dtype == ir.DataType.UNDEFINED:
+        raise ModelFormatError(
+            f"tensor {tensor.name!r} has the unknown dtype number {tensor.data_type}; "
+            "the file is damaged, or newer than this version",
+            path=path,
+        )
+    return dtype
 
 
-def _external(tensor: Any, path: str) -> tuple[str, Blob]:
+def _bits(dtype: ir.DataType) -> int:
+    return 0 if dtype == ir.DataType.STRING else dtype.bitwidth
+
+
+def _place(tensor: Any, blob: Blob | None, path: str) -> Place | None:
+    """Where a tensor's bytes lie; None where they are in the message."""
+    if tensor.data_location != EXTERNAL:
+        return None if blob is None else Place(blob.offset, blob.length)
     entries = {entry.key: entry.value for entry in tensor.external_data}
     try:
-        return entries.get("location", ""), Blob(int(entries.get("offset", 0)), int(entries.get("length", 0)))
+        length = int(entries["length"]) if "length" in entries else None
+        return Place(int(entries.get("offset", 0)), length, entries.get("location", ""))
     except ValueError:
         raise ModelFormatError(
             f"tensor {tensor.name!r} has a broken external data entry; the file is damaged", path=path
         ) from None
 
 
-def _nbytes(tensor: Any, path: str, limits: Limits) -> int:
-    """The bytes that a tensor declares, checked against the limits."""
-    if len(tensor.dims) > 64 or any(size < 0 for size in tensor.dims):
-        raise ModelFormatError(f"tensor {tensor.name!r} has an impossible shape; the file is damaged", path=path)
+def _settle(tensor: Any, place: Place | None, loader: WeightLoader, path: str) -> None:
+    """Bring the data of a tensor that stays in the message inside it, and check it."""
+    bits = _bits(_dtype(tensor, path))
+    if bits and place is None and tensor.HasField("raw_data"):
+        expected = -(-bits * math.prod(check_shape(tensor.name, tensor.dims, path)) // 8)
+        if len(tensor.raw_data) != expected:
+            raise ModelFormatError(
+                f"tensor {tensor.name!r} of shape {list(tensor.dims)} has {len(tensor.raw_data)} bytes, "
+                f"not {expected}; the file is damaged",
+                path=path,
+            )
+    elif bits and place is not None:
+        data = loader.fetch(tensor.name, bits, tensor.dims, place)
+        _forget(tensor)
+        tensor.raw_data = data
+    elif place is not None or tensor.HasField("raw_data"):
+        raise ModelFormatError(f"tensor {tensor.name!r} keeps text as bytes; the file is damaged", path=path)
+    else:
+        _typed(tensor, path)
+
+
+def _typed(tensor: Any, path: str) -> np.ndarray:
+    """The array of a tensor that is stored as a list of numbers or texts."""
+    dtype = _dtype(tensor, path)
+    count = math.prod(check_shape(tensor.name, tensor.dims, path))
+    stored = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+    if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        count *= 2
+    elif _bits(dtype) in (2, 4):
+        count = -(-count * _bits(dtype) // 8)
+    if stored != count:
+        raise ModelFormatError(
+            f"tensor {tensor.name!r} of shape {list(tensor.dims)} has {stored} numbers, not {count}; "
+            "the file lacks data or is damaged",
+            path=path,
+        )
     try:
-        dtype = ir.DataType(tensor.data_type)
-        bits = dtype.bitwidth
-    except (ValueError, TypeError):
+        array: np.ndarray = ir.serde.TensorProtoTensor(tensor).numpy()
+    except (AssertionError, OverflowError, TypeError, ValueError) as error:
         raise ModelFormatError(
-            f"tensor {tensor.name!r} has the unknown dtype number {tensor.data_type}", path=path
-        ) from None
-    size = -(-bits * int(np.prod(tensor.dims, dtype=object)) // 8)
-    if size > limits.max_tensor_bytes:
-        raise LimitError(
-            f"tensor {tensor.name!r} declares {size} bytes, more than max_tensor_bytes={limits.max_tensor_bytes}",
-            path=path,
-        )
-    return size
+            f"tensor {tensor.name!r} has numbers that do not fit {dtype} ({error}); the file is damaged", path=path
+        ) from error
+    return array
 
 
-def _check_place(tensor: Any, place: Blob, expected: int, available: int, path: str) -> None:
-    if place.length != expected:
-        raise ModelFormatError(
-            f"tensor {tensor.name!r} of shape {list(tensor.dims)} has {place.length} bytes, not {expected}; the file is damaged",
-            path=path,
-        )
-    if place.offset < 0 or place.offset + place.length > available:
-        raise ModelFormatError(
-            f"tensor {tensor.name!r} lies behind the end of its data ({available} bytes); the file is cut off or damaged",
-            path=path,
-        )
-
-
-def _read_weights(proto: Any, blobs: list[Blob | None], source: Source, limits: Limits) -> Weights:
-    """The weights of the main graph in one arena. Those with typed fields or sub-byte dtypes stay in the graph."""
-    path = source.path
-    builder = WeightsBuilder()
-    jobs: list[tuple[str, str, Blob]] = []
-    opened: dict[str, Source] = {"": source}
-    try:
-        for tensor, blob in zip(proto.graph.initializer, blobs, strict=True):
-            location = ""
-            if tensor.data_location == onnx.TensorProto.EXTERNAL:
-                location, blob = _external(tensor, path)
-            if blob is None:
-                continue
-            expected = _nbytes(tensor, path, limits)
-            if location and location not in opened:
-                opened[location] = open_beside(path, location, limits)
-            place = Blob(blob.offset, blob.length or (expected if location else 0))
-            _check_place(tensor, place, expected, opened[location].size, path)
-            dtype = ir.DataType(tensor.data_type)
-            if dtype.bitwidth < 8 or dtype == ir.DataType.STRING:
-                tensor.raw_data = opened[location].read(place.offset, place.length)
-                tensor.data_location = onnx.TensorProto.DEFAULT
-                continue
-            builder.reserve(tensor.name, np.dtype(dtype.numpy()), tuple(tensor.dims))
-            jobs.append((tensor.name, location, place))
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
-        weights = builder.build()
-        for name, location, place in jobs:
-            opened[location].read_into(place.offset, weights[name])
-    finally:
-        for location, data in opened.items():
-            if location:
-                data.close()
-    return weights
+def _forget(tensor: Any) -> None:
+    """Drop the data of a tensor from the message."""
+    for field in (*TYPED_FIELDS, "raw_data", "external_data", "data_location"):
+        tensor.ClearField(field)
 
 
 # Signature ------------------------------------------------------------------------------------------------------------
 
 
-def _input_info(value: ir.Value, path: str) -> TensorInfo:
-    if value.dtype is None or value.shape is None or not isinstance(value.type, ir.TensorType):
-        raise ModelFormatError(
-            f"input {value.name!r} is not a tensor of known rank; only those are supported", path=path
-        )
-    return _info(value)
-
-
-def _info(value: ir.Value) -> TensorInfo:
-    assert value.name is not None and value.dtype is not None
-    shape = (
-        UNKNOWN_RANK
-        if value.shape is None
-        else tuple(size if isinstance(size, int) else size.value for size in value.shape)
-    )
-    return TensorInfo(value.name, np.dtype(value.dtype.numpy()), shape)
-
-
-def _output_infos(graph: ir.Model, proto: Any, path: str) -> tuple[TensorInfo, ...]:
-    if any(value.shape is None or value.dtype is None for value in graph.graph.outputs):
+def _infer_outputs(proto: Any) -> None:
+    """Fill in the types of outputs that the file leaves open."""
+    outputs = [value for value in proto.graph.output if not _is_typed(value)]
+    if not outputs:
+        return
+    try:
         inferred = onnx.shape_inference.infer_shapes(proto)
-        found = {value.name: value for value in inferred.graph.output}
-        for value in graph.graph.outputs:
-            type_ = found[value.name].type.tensor_type if value.name in found else None
-            if type_ is None or not type_.elem_type:
-                raise ModelFormatError(
-                    f"output {value.name!r} is not a tensor of known dtype; only those are supported", path=path
-                )
-            value.dtype = ir.DataType(type_.elem_type)
-            if type_.HasField("shape"):
-                value.shape = ir.Shape(
-                    [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in type_.shape.dim]
-                )
-    return tuple(_info(value) for value in graph.graph.outputs)
+    except onnx.shape_inference.InferenceError:
+        return
+    found = {value.name: value.type for value in inferred.graph.output}
+    for value in outputs:
+        value.type.CopyFrom(found[value.name])
+
+
+def _is_typed(value: Any) -> bool:
+    return bool(value.type.tensor_type.elem_type) and value.type.tensor_type.HasField("shape")
+
+
+def _info(value: ir.Value, what: str, path: str) -> TensorInfo:
+    """Name, dtype and shape of an input or output; an output may be of unknown rank."""
+    if not isinstance(value.type, ir.TensorType) or value.dtype in (None, ir.DataType.UNDEFINED):
+        raise ModelFormatError(
+            f"{what} {value.name!r} is not a tensor of known dtype; only those are supported", path=path
+        )
+    if (value.shape is None and what == "input") or (value.shape is not None and len(value.shape) > MAX_RANK):
+        raise ModelFormatError(f"{what} {value.name!r} has no sane rank; export with a fixed one", path=path)
+    shape: tuple[Any, ...] = UNKNOWN_RANK
+    if value.shape is not None:
+        # A negative size is how some writers say that a dimension is dynamic.
+        sizes = [size if isinstance(size, int) else size.value for size in value.shape]
+        shape = tuple(None if isinstance(size, int) and size < 0 else size for size in sizes)
+        value.shape = ir.Shape(shape)
+    assert value.name is not None
+    return TensorInfo(value.name, np.dtype(value.type.dtype.numpy()), shape)

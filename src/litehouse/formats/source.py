@@ -21,30 +21,35 @@ class Source:
     A file is read with `pread`, never mapped, so that a file that shrinks meanwhile is an error and not a dead process.
     """
 
-    def __init__(self, *, path: str, size: int, data: bytes | None = None, descriptor: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        path: str,
+        size: int,
+        data: bytes | bytearray | memoryview | None = None,
+        descriptor: int | None = None,
+    ) -> None:
         """Use `open_source` or `Source.over` instead."""
         self.path = path
         self.size = size
-        self._data = None if data is None else memoryview(data)
+        self._data = None if data is None else memoryview(data).cast("B")
         self._descriptor = descriptor
 
     @classmethod
-    def over(cls, data: bytes, path: str = BYTES_NAME) -> Source:
-        """A source over bytes in memory."""
-        return cls(path=path, size=len(data), data=data)
+    def over(cls, data: bytes | bytearray | memoryview, path: str = BYTES_NAME) -> Source:
+        """A source over bytes in memory, which must not change meanwhile."""
+        return cls(path=path, size=memoryview(data).nbytes, data=data)
 
     def read(self, offset: int, length: int) -> bytes:
         """The bytes at `offset`; fewer than `length` only at the end."""
         length = max(0, min(length, self.size - offset))
         if self._data is not None:
             return bytes(self._data[offset : offset + length])
-        if self._descriptor is None:
-            raise ModelFormatError("the file is closed", path=self.path)
         pieces = []
         while length:
-            piece = os.pread(self._descriptor, length, offset)
+            piece = os.pread(self._open_descriptor(), length, offset)
             if not piece:
-                raise ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+                raise self._shrank()
             pieces.append(piece)
             offset += len(piece)
             length -= len(piece)
@@ -64,12 +69,10 @@ class Source:
         if self._data is not None:
             view[:] = self._data[offset : offset + len(view)]
             return
-        if self._descriptor is None:
-            raise ModelFormatError("the file is closed", path=self.path)
         while view:
-            count = os.preadv(self._descriptor, [view], offset)
+            count = os.preadv(self._open_descriptor(), [view], offset)
             if not count:
-                raise ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+                raise self._shrank()
             offset += count
             view = view[count:]
 
@@ -87,6 +90,14 @@ class Source:
         """Close the file."""
         self.close()
 
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            raise ModelFormatError("the file is closed", path=self.path)
+        return self._descriptor
+
+    def _shrank(self) -> ModelFormatError:
+        return ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+
 
 def open_source(source: str | os.PathLike[str] | bytes, limits: Limits) -> Source:
     """Open a model file, or wrap bytes.
@@ -98,31 +109,30 @@ def open_source(source: str | os.PathLike[str] | bytes, limits: Limits) -> Sourc
     if isinstance(source, bytes | bytearray | memoryview):
         opened = Source.over(bytes(source))
     else:
-        path = os.fspath(source)
-        if "\0" in path:
-            raise ModelFormatError(
-                "the path contains a NUL character; check the file name", path=path.replace("\0", "\\0")
-            )
-        opened = _open_file(path)
+        opened = _open_file(os.fsdecode(source))
     if opened.size == 0:
         opened.close()
         raise ModelFormatError("the file is empty; export or download it again", path=opened.path)
     if opened.size > limits.max_model_bytes:
         opened.close()
         raise LimitError(
-            f"{opened.size} bytes are more than max_model_bytes={limits.max_model_bytes}; raise the limit if you trust the file",
+            f"{opened.size} bytes are more than max_model_bytes={limits.max_model_bytes}; "
+            "raise the limit if you trust the file",
             path=opened.path,
         )
     return opened
 
 
-def _open_file(path: str) -> Source:
+def _open_file(path: str, flags: int = 0) -> Source:
+    if "\0" in path:
+        raise ModelFormatError("the path contains a NUL character; check the file name", path=path.replace("\0", "\\0"))
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its name cannot be encoded"
         raise ModelFormatError(
-            f"cannot open the file ({error.strerror}); check the path and its permissions", path=path
+            f"cannot open the file ({reason}); check the path and its permissions", path=path
         ) from error
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -132,32 +142,35 @@ def _open_file(path: str) -> Source:
     return Source(path=path, size=status.st_size, descriptor=descriptor)
 
 
-def open_beside(model_path: str, location: str, limits: Limits) -> Source:
+def open_beside(model_path: str, location: str) -> Source:
     """Open a data file that a model names. The one way to any file but the model itself.
 
-    The file must lie in the folder of the model, as named or as resolved (caches keep both as links into another folder).
+    The file must lie in the folder of the model, as named or as resolved: caches keep both as links to another one.
 
     Raises:
         ModelFormatError: The location leaves the folder, or there is no such regular file.
     """
     if model_path == BYTES_NAME:
         raise ModelFormatError(f"the model keeps weights in {location!r}, but it came as bytes; load it by its path")
-    named = Path(model_path).absolute().parent
     relative = Path(location)
     if not location or "\0" in location or relative.is_absolute() or ".." in relative.parts:
         raise ModelFormatError(
-            f"the data file {location!r} is not inside the model's folder; refused, since a model may only use its own folder",
+            f"the data file {location!r} is not inside the model's folder; "
+            "refused, since a model may use its own folder only",
             path=model_path,
         )
+    named = os.path.dirname(os.path.abspath(model_path))
     try:
-        actual = (named / relative).resolve(strict=True)
+        actual = os.path.realpath(os.path.join(named, location), strict=True)
     except OSError as error:
         raise ModelFormatError(
             f"the data file {location!r} is missing ({error.strerror}); put it beside the model", path=model_path
         ) from error
-    if not any(actual.is_relative_to(folder) for folder in {named.resolve(), Path(model_path).resolve().parent}):
+    folders = {os.path.realpath(named), os.path.dirname(os.path.realpath(model_path))}
+    if not any(Path(actual).is_relative_to(folder) for folder in folders):
         raise ModelFormatError(
-            f"the data file {location!r} is a link that leaves the model's folder; refused, copy the file there instead",
+            f"the data file {location!r} is a link that leaves the model's folder; "
+            "refused, copy the file there instead",
             path=model_path,
         )
-    return open_source(actual, limits)
+    return _open_file(actual, os.O_NOFOLLOW)

@@ -60,7 +60,8 @@ class Tape:
         """
         values = [ir.Value(name=self.name()) for _ in range(outputs)]
         if like is not None:
-            values[0].type, values[0].shape = like.type, like.shape
+            # A type of its own: setting the dtype of a value changes the type in place.
+            values[0].type, values[0].shape = like.dtype and ir.TensorType(like.dtype), like.shape
         if dtype is not None:
             values[0].dtype = dtype
         if shape is not None:
@@ -74,7 +75,8 @@ class Tape:
 
     def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value:
         """A constant of the graph, from anything that numpy takes; equal ones are one value."""
-        array = np.asarray(value, None if dtype is None else dtype.numpy())
+        with np.errstate(over="ignore"):  # a mask of -1e9 is minus infinity in float16
+            array = np.asarray(value, None if dtype is None else dtype.numpy())
         array = np.ascontiguousarray(array).reshape(array.shape)
         key = (array.dtype.name, array.shape, array.tobytes())
         if key not in self._known:
@@ -98,7 +100,7 @@ class Tape:
         if value.dtype == dtype:
             return value
         if value.const_value is not None and value.const_value.size == 1:
-            return self.constant(value.const_value.numpy().astype(dtype.numpy()), dtype)
+            return self.constant(value.const_value.numpy(), dtype)
         cast: ir.Value = self.op("Cast", [value], like=value, dtype=dtype, to=int(dtype))
         return cast
 

@@ -6,13 +6,20 @@ first: what is left is small, and the weights are read from the file straight in
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError, Message
 
 from litehouse.errors import LimitError, ModelFormatError
 from litehouse.formats.source import Source
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+MAX_FIELD = (1 << 29) - 1
 MAX_STRUCTURE = (1 << 31) - 1  # protobuf's own limit
 WINDOW = 1 << 16
+
+Parsed = TypeVar("Parsed", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,7 @@ def fields(source: Source, start: int, end: int, window: _Window | None = None) 
             offset = content + length
         else:
             raise ModelFormatError(f"broken protobuf data at byte {tag_at}; the file is damaged", path=source.path)
-        if number == 0 or offset > end:
+        if not 0 < number <= MAX_FIELD or offset > end:
             raise ModelFormatError(
                 f"the protobuf field at byte {tag_at} ends behind the data; the file is cut off or damaged",
                 path=source.path,
@@ -100,19 +107,24 @@ def cut(source: Source, graph: int, tensor: int, blob: int) -> tuple[bytes, list
         blob: Number of the field with the bytes in a weight.
 
     Returns:
-        The rest, to be parsed by protobuf, and one blob per weight in file order (None where a weight has no bytes field).
+        The rest, to be parsed by protobuf, and one blob per weight in file order (None where a weight has none).
     """
     window = _Window(source)
     rest = bytearray()
-    blobs: list[Blob | None] = []
+    blobs: list[Blob | None] | None = None
+    kept_from = 0
     for field in fields(source, 0, source.size, window):
         if field.number != graph or field.kind != BYTES:
-            _keep(rest, source, field.start, field.end)
             continue
-        body, found = _cut_graph(source, field, tensor, blob, window)
-        blobs += found
+        if blobs is not None:
+            # Protobuf would merge the two, which no writer means.
+            raise ModelFormatError("the file has two main graphs; it is damaged", path=source.path)
+        _keep(rest, source, kept_from, field.start)
+        body, blobs = _cut_graph(source, field, tensor, blob, window)
         rest += _head(graph, len(body)) + body
-    return bytes(rest), blobs
+        kept_from = field.end
+    _keep(rest, source, kept_from, source.size)
+    return bytes(rest), blobs or []
 
 
 def _cut_graph(
@@ -125,17 +137,25 @@ def _cut_graph(
         if field.number != tensor or field.kind != BYTES:
             continue
         _keep(body, source, kept_from, field.start)
-        kept_from = field.end
-        shell, found = bytearray(), None
-        for part in fields(source, field.content, field.end, window):
-            if part.number == blob and part.kind == BYTES:
-                found = Blob(part.content, part.end - part.content)
-            else:
-                _keep(shell, source, part.start, part.end)
+        shell, found = _cut_tensor(source, field, blob, window)
         blobs.append(found)
         body += _head(tensor, len(shell)) + shell
+        kept_from = field.end
     _keep(body, source, kept_from, graph.end)
     return body, blobs
+
+
+def _cut_tensor(source: Source, tensor: Field, blob: int, window: _Window) -> tuple[bytearray, Blob | None]:
+    shell = bytearray()
+    found: Blob | None = None
+    kept_from = tensor.content
+    for field in fields(source, tensor.content, tensor.end, window):
+        if field.number == blob and field.kind == BYTES:
+            found = Blob(field.content, field.end - field.content)
+            _keep(shell, source, kept_from, field.start)
+            kept_from = field.end
+    _keep(shell, source, kept_from, tensor.end)
+    return shell, found
 
 
 def _keep(target: bytearray, source: Source, start: int, end: int) -> None:
@@ -155,3 +175,33 @@ def _varint(value: int) -> bytes:
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+# Parsing --------------------------------------------------------------------------------------------------------------
+
+
+def parse(message: type[Parsed], data: bytes, path: str) -> Parsed:
+    """The message in `data`, all of its text checked to be UTF-8.
+
+    Protobuf lets broken text pass in messages of the older syntax that both formats use: it turns up as `bytes` where
+    `str` is meant, or as an error at the first access. So a twin of the message that checks its text is parsed first.
+
+    Raises:
+        ModelFormatError: The data is no such message.
+    """
+    try:
+        _twin(message).FromString(data)
+        parsed: Parsed = message.FromString(data)
+    except DecodeError as error:
+        raise ModelFormatError(f"broken protobuf data ({error}); the file is cut off or damaged", path=path) from error
+    return parsed
+
+
+def _twin(message: type[Message]) -> Any:
+    file = descriptor_pb2.FileDescriptorProto()
+    message.DESCRIPTOR.file.CopyToProto(file)
+    file.syntax, file.edition = "editions", descriptor_pb2.EDITION_2023
+    file.options.features.utf8_validation = descriptor_pb2.FeatureSet.VERIFY
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(message.DESCRIPTOR.full_name))

@@ -1,5 +1,6 @@
 """One arena that holds all weights of a model, each at an aligned offset."""
 
+import math
 import mmap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ class Entry:
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
-        return self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
+        return self.dtype.itemsize * math.prod(self.shape)
 
 
 class Weights(Mapping[str, np.ndarray]):
@@ -65,12 +66,39 @@ class WeightsBuilder:
 
     def reserve(self, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """Make room for one weight."""
-        if name in self._entries:
-            raise WeightError(f"weight {name!r} occurs twice; weight names must differ")
-        entry = Entry(self._size, np.dtype(dtype), shape)
-        self._entries[name] = entry
+        entry = self._add(name, Entry(self._size, np.dtype(dtype), shape))
         self._size += -(-entry.nbytes // ALIGNMENT) * ALIGNMENT
 
+    def share(self, name: str, dtype: np.dtype, shape: tuple[int, ...], other: str) -> None:
+        """Put a weight where another one of the same size lies, so that both are one memory."""
+        first = self._entries[other]
+        if self._add(name, Entry(first.offset, np.dtype(dtype), shape)).nbytes != first.nbytes:
+            raise WeightError(f"weights {name!r} and {other!r} differ in size, so they cannot share memory")
+
     def build(self) -> Weights:
-        """Allocate the arena. Its pages cost nothing until they are filled."""
-        return Weights(mmap.mmap(-1, self._size) if self._size else None, self._entries)
+        """Allocate the arena. Its pages cost nothing until they are filled.
+
+        Raises:
+            WeightError: There is not enough memory.
+        """
+        if not self._size:
+            return Weights(None, self._entries)
+        try:
+            # Private: a process that forks must not see its child's updates.
+            arena = mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise WeightError(
+                f"no memory for {self._size} bytes of weights ({error}); free some, or raise the process's limit"
+            ) from error
+        return Weights(arena, self._entries)
+
+    def _add(self, name: str, entry: Entry) -> Entry:
+        if name in self._entries:
+            raise WeightError(f"weight {name!r} occurs twice; weight names must differ")
+        if entry.dtype.hasobject:
+            # numpy would take the arena's bytes for pointers to Python objects.
+            raise WeightError(
+                f"weight {name!r} has the dtype {entry.dtype}, which no arena can hold; use a numeric one"
+            )
+        self._entries[name] = entry
+        return entry

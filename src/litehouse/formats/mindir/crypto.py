@@ -5,27 +5,28 @@ from __future__ import annotations
 import struct
 
 from litehouse.errors import ModelFormatError
+from litehouse.formats.source import Source
 
 MODES = {0x7F3A5ED8: "AES-GCM", 0x7F3A5ED9: "AES-CBC", 0x7F3A5EDA: "SM4-CBC"}
 KEY_SIZES = {"AES-GCM": (16, 24, 32), "AES-CBC": (16, 24, 32), "SM4-CBC": (16,)}
 IV_SIZE, TAG_SIZE, GCM_NONCE_SIZE, CIPHER_BLOCK = 16, 16, 12, 16
 
 
-def decrypt(data: bytes, key: bytes | None, mode: str, path: str) -> bytes:
-    """The plain bytes of an encrypted file.
+def decrypt(source: Source, key: bytes | None, mode: str) -> Source:
+    """The plain content of an encrypted file, in memory.
 
     Args:
-        data: The encrypted file.
+        source: The encrypted file.
         key: Its key: 16, 24 or 32 bytes for AES, 16 for SM4.
         mode: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
-        path: The file, for messages.
 
     Raises:
         ModelFormatError: The key or mode is wrong, or the file is damaged.
     """
-    actual = MODES.get(struct.unpack_from("<I", data)[0]) if len(data) >= 4 else None
+    path = source.path
+    actual = _mode(source, 0)
     if actual is None:
-        raise ModelFormatError("this is not an encrypted MindIR file", path=path)
+        raise ModelFormatError("this is not an encrypted MindIR file; leave the key out", path=path)
     if key is None:
         raise ModelFormatError(f"the file is encrypted ({actual}); give its key", path=path)
     if mode != actual:
@@ -37,25 +38,27 @@ def decrypt(data: bytes, key: bytes | None, mode: str, path: str) -> bytes:
         raise ModelFormatError(f"the key has {len(key)} bytes; {actual} takes {allowed}", path=path)
     plain = bytearray()
     offset = 0
-    while offset < len(data):
-        piece, offset = _block(data, offset, key, actual, path)
+    while offset < source.size:
+        piece, offset = _block(source, offset, key, actual)
         plain += piece
-    return bytes(plain)
+    return Source.over(plain, path)
 
 
-def _block(data: bytes, offset: int, key: bytes, mode: str, path: str) -> tuple[bytes, int]:
+def _mode(source: Source, offset: int) -> str | None:
+    magic = source.read(offset, 4)
+    return MODES.get(struct.unpack("<I", magic)[0]) if len(magic) == 4 else None
+
+
+def _block(source: Source, offset: int, key: bytes, mode: str) -> tuple[bytes, int]:
+    """The plain content of the block at `offset`, and the offset behind it."""
     tag_size = TAG_SIZE if mode == "AES-GCM" else 0
-    head = 4 + tag_size + 8 + IV_SIZE + 4
-    if offset + head > len(data) or MODES.get(struct.unpack_from("<I", data, offset)[0]) != mode:
-        raise ModelFormatError(f"broken encrypted block at byte {offset}; the file is cut off or damaged", path=path)
-    tag = data[offset + 4 : offset + 4 + tag_size]
-    _, iv_size = struct.unpack_from("<ii", data, offset + 4 + tag_size)
-    iv = data[offset + 12 + tag_size : offset + 12 + tag_size + IV_SIZE]
-    (size,) = struct.unpack_from("<i", data, offset + head - 4)
-    start = offset + head
-    if iv_size != IV_SIZE or size < 0 or start + size > len(data):
-        raise ModelFormatError(f"broken encrypted block at byte {offset}; the file is cut off or damaged", path=path)
-    return _open(data[start : start + size], key, mode, iv, tag, path), start + size
+    head = source.read(offset + 4, tag_size + 8 + IV_SIZE + 4)
+    start = offset + 4 + tag_size + 8 + IV_SIZE + 4
+    if start <= source.size and _mode(source, offset) == mode:
+        tag, _, iv_size, iv, size = struct.unpack(f"<{tag_size}sii{IV_SIZE}si", head)
+        if iv_size == IV_SIZE and 0 <= size <= source.size - start:
+            return _open(source.read(start, size), key, mode, iv, tag, source.path), start + size
+    raise ModelFormatError(f"broken encrypted block at byte {offset}; the file is cut off or damaged", path=source.path)
 
 
 def _open(cipher: bytes, key: bytes, mode: str, iv: bytes, tag: bytes, path: str) -> bytes:

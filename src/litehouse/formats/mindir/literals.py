@@ -5,6 +5,7 @@ Two encodings exist: today's states a type per attribute; that of MindSpore 1.x 
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.errors import LimitError, ModelFormatError
+from litehouse.formats.loader import MAX_RANK, check_shape
 from litehouse.formats.mindir.schema_pb2 import Attribute, Tensor
 
 FLOAT, STRING, BOOL, DOUBLE = 1, 8, 9, 11
@@ -111,9 +113,11 @@ def tensor_literal(tensor: Tensor, path: str) -> np.ndarray | ir.DataType:
     dtype = dtype_of(tensor.data_type, path)
     if not tensor.HasField("raw_data"):
         return dtype
-    shape = checked_shape(tensor, path)
+    shape = check_shape(tensor.name, tensor.dims, path)
     numpy = numpy_dtype(dtype)
-    expected = numpy.itemsize * int(np.prod(shape, dtype=object))
+    if numpy.hasobject:
+        raise ModelFormatError(f"constant {tensor.name!r} holds text, which is not supported", path=path)
+    expected = numpy.itemsize * math.prod(shape)
     if len(tensor.raw_data) != expected:
         raise ModelFormatError(
             f"constant of shape {list(shape)} has {len(tensor.raw_data)} bytes, not {expected}; the file is damaged",
@@ -122,22 +126,12 @@ def tensor_literal(tensor: Tensor, path: str) -> np.ndarray | ir.DataType:
     return np.frombuffer(tensor.raw_data, numpy).reshape(shape)
 
 
-def checked_shape(tensor: Tensor, path: str) -> tuple[int, ...]:
-    """The shape of a tensor with data: no negative sizes, no absurd rank."""
-    shape = tuple(tensor.dims)
-    if len(shape) > 64 or any(size < 0 for size in shape):
-        raise ModelFormatError(
-            f"tensor {tensor.name!r} has the impossible shape {list(shape)[:8]}; the file is damaged", path=path
-        )
-    return shape
-
-
 def decode(attribute: Attribute, path: str, depth: int = 64) -> Any:
     """The literal that an attribute holds."""
     if depth == 0:
         raise LimitError("literals are nested too deeply; the file is damaged", path=path)
     if attribute.HasField("ref_attr_name"):
-        return _decode_old(attribute, path)
+        return _decode_old(attribute, path, depth)
     kind = attribute.type
     if kind in NUMBERS or kind == STRING:
         return _number(attribute, kind)
@@ -172,18 +166,18 @@ def _number(attribute: Attribute, kind: int) -> Any:
     return bool(value) if kind == BOOL else value
 
 
-def _decode_old(attribute: Attribute, path: str) -> Any:
+def _decode_old(attribute: Attribute, path: str, depth: int) -> Any:
     form = attribute.ref_attr_name
-    prefix, _, pattern = form.partition(":")
+    prefix = form.partition(":")[0]
     if form.startswith("Monad"):
         return MONAD
     if prefix == "none":
         return None
-    if prefix == "type":
+    if prefix == "type" and attribute.tensors:
         return dtype_of(attribute.tensors[0].data_type, path)
     items = _old_items(attribute, path)
     if "[" in form:
-        return _nested(form, items, path)
+        return _nested(form, items, path, depth)
     if prefix == "scalar":
         return _number(attribute, attribute.type)
     if prefix == "tensor" and attribute.tensors:
@@ -200,12 +194,14 @@ def _old_items(attribute: Attribute, path: str) -> list[Any]:
     return [bool(number) for number in numbers] if attribute.type == BOOL else numbers
 
 
-def _nested(form: str, items: list[Any], path: str) -> Any:
+def _nested(form: str, items: list[Any], path: str, depth: int) -> Any:
     """The tuple that a form like `scalar:Tuple[value1,Tuple[value2,],],` describes, its leaves taken in order."""
     stack: list[list[Any]] = [[]]
     leaves = iter(items)
     for token in re.findall(r"\[|\]|[A-Za-z_]+\d+", form.partition(":")[2] or form):
         if token == "[":
+            if len(stack) > depth:
+                raise LimitError("literals are nested too deeply; the file is damaged", path=path)
             stack.append([])
         elif token == "]":
             if len(stack) < 2:
@@ -230,8 +226,10 @@ def decode_type(attribute: Attribute, path: str, depth: int = 64) -> Type:
         types: list[Any] = [tensor_type(tensor, path) for tensor in attribute.tensors]
         if attribute.ref_attr_name.startswith("Monad"):
             return MONAD
-        nested: Type = _nested(attribute.ref_attr_name, types, path) if "[" in attribute.ref_attr_name else None
-        return nested if nested is not None else (types[0] if types else None)
+        if "[" in attribute.ref_attr_name:
+            nested: Type = _nested(attribute.ref_attr_name, types, path, depth)
+            return nested
+        return types[0] if types else None
     kind = attribute.type
     if kind in (TUPLE, LIST):
         return tuple(decode_type(item, path, depth - 1) for item in attribute.values)
@@ -247,5 +245,7 @@ def decode_type(attribute: Attribute, path: str, depth: int = 64) -> Type:
 def tensor_type(tensor: Tensor, path: str) -> TensorType:
     """The type that a tensor message states."""
     dims = list(tensor.dims)
+    if len(dims) > MAX_RANK:
+        raise ModelFormatError(f"a value has the impossible rank {len(dims)}; the file is damaged", path=path)
     shape = None if dims == UNKNOWN_RANK else tuple(size if size >= 0 else None for size in dims)
     return TensorType(dtype_of(tensor.data_type, path), shape, tensor.ref_key)

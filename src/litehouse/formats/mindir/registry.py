@@ -24,6 +24,7 @@ class Converter:
         structural: Whether it arranges values of any kind (tuples, ordering tokens) instead of computing tensors.
         writes: Whether its result is stored into its first operand (in-place ops).
         view: Whether its result shares memory with its first operand.
+        overlaps: Whether several places of that view may share one place of the operand.
     """
 
     function: Function
@@ -33,6 +34,7 @@ class Converter:
     structural: bool
     writes: bool
     view: bool
+    overlaps: bool
 
     def __call__(self, tape: Tape, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         """Translate one node. Attributes that the converter does not name have no meaning for inference."""
@@ -52,7 +54,7 @@ CONVERTERS: dict[str, Converter] = {}
 
 
 def op(
-    *names: str, structural: bool = False, writes: bool = False, view: bool = False
+    *names: str, structural: bool = False, writes: bool = False, view: bool = False, overlaps: bool = False
 ) -> Callable[[Function], Function]:
     """Register a converter under the MindIR names of its op.
 
@@ -70,6 +72,7 @@ def op(
             structural=structural,
             writes=writes,
             view=view,
+            overlaps=overlaps,
         )
         for name in names:
             if name in CONVERTERS:

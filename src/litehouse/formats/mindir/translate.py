@@ -1,6 +1,7 @@
 """Translates the graph of a MindIR file to ONNX, by evaluating it symbolically in file order.
 
-A value is one of: a tensor (`ir.Value`), a Python literal, a tuple of values, a dtype, or an ordering token.
+A value is one of: a tensor's memory, a Python literal, a tuple of values, a dtype, or an ordering token. Converters get
+the memory's content (`ir.Value`); those that only arrange values get the values themselves.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from litehouse.formats.mindir.literals import (
     decode_type,
     tensor_type,
 )
+from litehouse.formats.mindir.memory import Memory, content, last_content, note_reads, remembered, views, written
 from litehouse.formats.mindir.ops import CONVERTERS
-from litehouse.formats.mindir.registry import Converter
 from litehouse.formats.mindir.schema_pb2 import Graph, Node, ValueInfo
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
 from litehouse.formats.mindir.tape import MindirTape
@@ -44,24 +45,6 @@ class Primitive:
     attributes: dict[str, Any]
 
 
-@dataclass(slots=True)
-class Cell:
-    """Memory that several names share: what it holds now, and how often it was written."""
-
-    value: Any
-    writes: int = 0
-
-
-@dataclass(slots=True)
-class Slot:
-    """What a name of the file stands for. A view is made anew when its memory was written since."""
-
-    value: Any
-    cell: Cell | None = None
-    writes: int = 0
-    remake: Any = None
-
-
 class Translator:
     """Translates one file."""
 
@@ -78,8 +61,7 @@ class Translator:
             primitive.name: Primitive(primitive.op_type, self._attributes(primitive.attribute))
             for primitive in proto.primitives
         }
-        self._slots: dict[str, Slot] = {}
-        self._cells: dict[str, Cell] = {}
+        self._values: dict[str, Any] = {}
         self._depth = 0
 
     def run(self) -> ir.Graph:
@@ -88,9 +70,9 @@ class Translator:
         graph = self._proto.graph
         for node in self._all_nodes():
             if node.op_type == "Constant":
-                self._slots[_key(node)] = Slot(self._constant(node))
+                self._values[_key(node)] = self._constant(node)
         inputs = [self._input(info) for info in graph.input if not self._is_monad(info)]
-        weights = [self._weight(tensor.name, tensor.ref_key) for tensor in graph.parameter]
+        weights = [self._weight(tensor.name) for tensor in graph.parameter]
         result = self._evaluate(graph)
         outputs = self._outputs(result, graph)
         return ir.Graph(
@@ -119,9 +101,9 @@ class Translator:
         raise ModelFormatError(f"constant {_key(node)!r} has no value; the file is damaged", path=self._path)
 
     def _lift(self, literal: Any) -> Any:
-        """A literal with its arrays made values of the graph."""
+        """A literal with its arrays made memory that holds values of the graph."""
         if isinstance(literal, np.ndarray):
-            return self.tape.constant(literal)
+            return Memory(self.tape.constant(literal), "a constant")
         if isinstance(literal, tuple):
             return tuple(self._lift(item) for item in literal)
         return literal
@@ -155,7 +137,7 @@ class Translator:
 
     def _is_monad(self, info: ValueInfo) -> bool:
         if not info.tensor and "Monad" in info.denotation:
-            self._slots[info.name] = Slot(MONAD)
+            self._values[info.name] = MONAD
             return True
         return False
 
@@ -173,18 +155,18 @@ class Translator:
         value.shape = ir.Shape(
             [size if size is not None else f"{name}_{axis}" for axis, size in enumerate(type_.shape)]
         )
-        self._bind(info.name, value, type_.ref_key)
+        self._values[info.name] = Memory(value)
         return value
 
-    def _weight(self, name: str, ref_key: str) -> ir.Value:
+    def _weight(self, name: str) -> ir.Value:
         public = name.partition(":")[2] or name
         tensor = ir.Tensor(self._weights[public], name=public)
         value = ir.Value(name=public, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-        self._bind(name, value, ref_key or public)
+        self._values[name] = Memory(value, "a weight")
         return value
 
     def _outputs(self, result: Any, graph: Graph) -> list[ir.Value]:
-        leaves = list(_leaves(result))
+        leaves = list(_leaves(last_content(result)))
         if not leaves:
             raise ModelFormatError("the network returns no tensor", path=self._path)
         outputs: list[ir.Value] = []
@@ -207,24 +189,12 @@ class Translator:
 
     # Evaluation ------------------------------------------------------------------------------------------------------
 
-    def _bind(self, name: str, value: Any, ref_key: str = "", remake: Any = None) -> None:
-        if not ref_key:
-            self._slots[name] = Slot(value)
-            return
-        cell = self._cells.setdefault(ref_key, Cell(value))
-        self._slots[name] = Slot(value, cell, cell.writes, remake)
-
     def _read(self, name: str) -> Any:
-        """What a name stands for now: a name whose memory was written since shows the new content."""
-        slot = self._slots.get(name)
-        if slot is None:
+        if name not in self._values:
             if name in self._functions:
                 raise RefusedError("functions as values are not supported")
             raise ModelFormatError(f"a node uses {name!r}, which nothing defines; the file is damaged", path=self._path)
-        if slot.cell is not None and slot.writes != slot.cell.writes:
-            slot.value = slot.remake() if slot.remake else slot.cell.value
-            slot.writes = slot.cell.writes
-        return slot.value
+        return self._values[name]
 
     def _evaluate(self, graph: Graph) -> Any:
         self._depth += 1
@@ -245,9 +215,9 @@ class Translator:
         self.tape.label = _label(node)
         try:
             if isinstance(target, Graph):
-                self._slots[_key(node)] = Slot(self._call(target, [self._read(name) for name in node.input]))
+                self._values[_key(node)] = self._call(target, [self._read(name) for name in node.input])
             elif target is not None:
-                self._apply(node, target)
+                self._values[_key(node)] = self._apply(node, target)
         except RefusedError as refused:
             op = target.op if isinstance(target, Primitive) else "call"
             raise UnsupportedOpError(
@@ -269,44 +239,29 @@ class Translator:
                 path=self._path,
             )
         for info, argument in zip(function.input, arguments, strict=True):
-            self._slots[info.name] = Slot(argument)
+            self._values[info.name] = argument
         return self._evaluate(function)
 
-    def _apply(self, node: Node, primitive: Primitive) -> None:
+    def _apply(self, node: Node, primitive: Primitive) -> Any:
         converter = CONVERTERS[primitive.op]
         operands = [self._read(name) for name in node.input]
-        if not converter.structural:
-            operands = [operand for operand in operands if operand is not MONAD]
-        type_ = self._result_type(node)
-        self.tape.expected = type_
-        result = _typed(converter(self.tape, operands, primitive.attributes), type_)
-        ref_key = type_.ref_key if isinstance(type_, TensorType) else ""
-        if converter.writes:
-            self._write(node, result)
-        self._bind(_key(node), result, ref_key, self._remaker(node, primitive, converter) if converter.view else None)
-
-    def _write(self, node: Node, result: Any) -> None:
-        """Store an in-place op's result into its first operand's memory."""
-        slot = self._slots[node.input[0]]
-        if slot.cell is None:
-            slot.value = result
-            return
-        if slot.remake is not None:
-            raise RefusedError("an in-place write through a view is not supported")
-        if slot.cell in [self._cells.get(key) for key in self._weights]:
-            raise RefusedError("the network changes a weight when it runs; state between calls is not supported yet")
-        slot.cell.value = result
-        slot.cell.writes += 1
-
-    def _remaker(self, node: Node, primitive: Primitive, converter: Converter) -> Any:
         type_ = self._result_type(node)
 
-        def remake() -> Any:
+        def convert(*arguments: Any) -> Any:
             self.tape.expected = type_
-            operands = [operand for operand in map(self._read, node.input) if operand is not MONAD]
-            return _typed(converter(self.tape, operands, primitive.attributes), type_)
+            return _typed(converter(self.tape, arguments, primitive.attributes), type_)
 
-        return remake
+        if converter.structural:
+            return remembered(convert(*operands))
+        operands = [operand for operand in operands if operand is not MONAD]
+        contents = content(operands)
+        result = convert(*contents)
+        if converter.writes:
+            return written(operands[0], result)
+        if converter.view:
+            return views(self.tape, operands[0], lambda base: convert(base, *contents[1:]), result, converter.overlaps)
+        note_reads(operands, result)
+        return remembered(result)
 
     def _result_type(self, node: Node) -> Type:
         for attribute in node.attribute:

@@ -1,34 +1,251 @@
-"""Matrix products."""
+"""Matrix products and other linear algebra."""
 
+import itertools
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
+from litehouse.formats.mindir.ops.common import CHANNELS_FIRST, SUMMABLE, narrowed, widened
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
-
-@op("MatMul", "BatchMatMul")
-def matmul(t: MindirTape, input: Any, mat2: Any, transpose_a: Any = False, transpose_b: Any = False) -> Any:
-    a, b = t.promote(input, mat2)
-    if t.rank(a) == t.rank(b) == 2 and (t.literal(transpose_a) or t.literal(transpose_b)):
-        return t.op("Gemm", [a, b], transA=int(t.literal(transpose_a)), transB=int(t.literal(transpose_b)))
-    return t.op("MatMul", [_transposed(t, a, transpose_a), _transposed(t, b, transpose_b)])
+LARGEST_INVERSE = 32
+LARGEST_PAIRING = 1024
 
 
-def _transposed(t: MindirTape, value: ir.Value, wanted: Any) -> ir.Value:
+def _is_true(t: MindirTape, flag: Any) -> bool:
+    return bool(t.literal(flag))
+
+
+def _transposed(t: MindirTape, value: ir.Value, wanted: bool = True) -> ir.Value:
     """The value with its last two axes swapped where wanted."""
-    if not t.literal(wanted):
+    if not wanted:
         return value
     axes = list(range(t.rank(value)))
     axes[-2:] = axes[-1], axes[-2]
-    swapped: ir.Value = t.op("Transpose", [value], perm=axes)
+    swapped: ir.Value = t.op("Transpose", [value], dtype=value.dtype, perm=axes)
     return swapped
 
 
+def _product(t: MindirTape, a: ir.Value, b: ir.Value, transpose_a: bool, transpose_b: bool) -> ir.Value:
+    """A matrix product of widened operands.
+
+    Gemm reads a transposed weight where it is; a Transpose before MatMul would be folded into a second copy of it.
+    """
+    flat = t.rank(a) == t.rank(b) == 2
+    product: ir.Value
+    if flat and (transpose_a or transpose_b) and t.result_dtype().is_floating_point():
+        product = t.op("Gemm", [a, b], transA=int(transpose_a), transB=int(transpose_b))
+    else:
+        product = t.op("MatMul", [_transposed(t, a, transpose_a), _transposed(t, b, transpose_b)])
+    return product
+
+
+@op("MatMul", "BatchMatMul", "BatchMatMulV2", "MatMulV2")
+def matmul(
+    t: MindirTape,
+    input: Any,
+    mat2: Any,
+    transpose_a: Any = False,
+    transpose_b: Any = False,
+    *,
+    transpose_x1: Any = False,
+    transpose_x2: Any = False,
+) -> Any:
+    a, b = widened(t, input, mat2)
+    left = _is_true(t, transpose_a) or _is_true(t, transpose_x1)
+    right = _is_true(t, transpose_b) or _is_true(t, transpose_x2)
+    return narrowed(t, _product(t, a, b, left, right))
+
+
+@op("MatMulExt", "BatchMatMulExt", "Mm", "Mv", "Dot", "Vdot")
+def matmul_ext(t: MindirTape, input: Any, other: Any) -> Any:
+    return narrowed(t, t.op("MatMul", widened(t, input, other)))
+
+
+@op("Dense")
+def dense(t: MindirTape, input: Any, weight: Any, bias: Any = None) -> Any:
+    x, w = widened(t, input, weight)
+    if t.rank(w) == 1:
+        product = t.op("MatMul", [x, w])
+    elif t.rank(x) == 2 and t.result_dtype().is_floating_point():
+        return narrowed(t, t.op("Gemm", [x, w, *widened(t, *([] if bias is None else [bias]))], transB=1))
+    else:
+        product = t.op("MatMul", [x, _transposed(t, w)])
+    return narrowed(t, product if bias is None else t.op("Add", [product, *widened(t, bias)]))
+
+
 @op("BiasAdd")
-def bias_add(t: MindirTape, input_x: ir.Value, bias: ir.Value, data_format: Any = "NCHW") -> Any:
-    rank = t.rank(input_x)
-    if rank > 2:
-        bias = t.op("Reshape", [bias, t.ints((1, -1) + (1,) * (rank - 2))])
-    return t.op("Add", [input_x, bias])
+def bias_add(t: MindirTape, input_x: Any, bias: Any, data_format: Any = "NCHW", *, format: Any = None) -> Any:
+    x, b = widened(t, input_x, bias)
+    layout = t.literal(data_format if format is None else format)
+    rank = t.rank(x)
+    if rank > 2 and layout in CHANNELS_FIRST:
+        b = t.op("Reshape", [b, t.ints((1, -1) + (1,) * (rank - 2))])
+    elif rank > 2 and layout not in ("NHWC", "NDHWC", "NWC", 1, 15, 17):
+        t.refuse(f"layout {layout!r} is not supported")
+    producer = x.producer()
+    # ONNX Runtime takes a Sum after a Gemm into it, but not an Add.
+    return narrowed(t, t.op("Sum" if producer is not None and producer.op_type == "Gemm" else "Add", [x, b]))
+
+
+# Products that are added ---------------------------------------------------------------------------------------------
+
+
+def _added(t: MindirTape, summand: ir.Value, product: ir.Value, beta: Any, alpha: Any) -> ir.Value:
+    """`beta` times the summand plus `alpha` times the product."""
+    if t.literal(alpha) != 1:
+        product = t.op("Mul", [product, *widened(t, alpha)])
+    if t.literal(beta) != 1:
+        summand = t.op("Mul", [summand, *widened(t, beta)])
+    return narrowed(t, t.op("Add", [summand, product]))
+
+
+@op("InplaceAddmm", writes=True)
+@op("Addmm")
+def addmm(t: MindirTape, input: Any, mat1: Any, mat2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    c, a, b = widened(t, input, mat1, mat2)
+    if t.result_dtype().is_floating_point():
+        return narrowed(t, t.op("Gemm", [a, b, c], alpha=float(t.literal(alpha)), beta=float(t.literal(beta))))
+    return _added(t, c, t.op("MatMul", [a, b]), beta, alpha)
+
+
+@op("Baddbmm", "Addmv")
+def baddbmm(t: MindirTape, input: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    c, a, b = widened(t, input, batch1, batch2)
+    return _added(t, c, t.op("MatMul", [a, b]), beta, alpha)
+
+
+@op("Addbmm")
+def addbmm(t: MindirTape, input: Any, batch1: Any, batch2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    c, a, b = widened(t, input, batch1, batch2)
+    product = t.op("ReduceSum", [t.op("MatMul", [a, b]), t.ints(0)], keepdims=0)
+    return _added(t, c, product, beta, alpha)
+
+
+def _outer(t: MindirTape, a: ir.Value, b: ir.Value) -> ir.Value:
+    product: ir.Value = t.op("Mul", [t.op("Unsqueeze", [a, t.ints(1)]), t.op("Unsqueeze", [b, t.ints(0)])])
+    return product
+
+
+@op("Outer", "Ger")
+def outer(t: MindirTape, input: Any, vec2: Any) -> Any:
+    return narrowed(t, _outer(t, *widened(t, input, vec2)))
+
+
+@op("InplaceAddr", writes=True)
+def inplace_addr(t: MindirTape, input: Any, vec1: Any, vec2: Any, beta: Any = 1, alpha: Any = 1) -> Any:
+    c, a, b = widened(t, input, vec1, vec2)
+    return _added(t, c, _outer(t, a, b), beta, alpha)
+
+
+# Others --------------------------------------------------------------------------------------------------------------
+
+
+@op("Einsum")
+def einsum(t: MindirTape, x: Any, *, equation: Any) -> Any:
+    return narrowed(t, t.op("Einsum", widened(t, *x), equation=t.literal(equation)))
+
+
+@op("EinsumExt")
+def einsum_ext(t: MindirTape, equation: Any, operands: Any) -> Any:
+    return einsum(t, operands, equation=equation)
+
+
+@op("Cross")
+def cross(t: MindirTape, input: Any, other: Any, dim: Any = -65530) -> Any:
+    a, b = widened(t, input, other)
+    axis = t.literal(dim)
+    if axis == -65530:  # MindSpore's mark for: the first axis of size 3
+        axis = t.result_shape().index(3)
+
+    def rolled(value: ir.Value, order: tuple[int, ...]) -> Any:
+        return t.op("Gather", [value, t.ints(order)], axis=axis)
+
+    there = t.op("Mul", [rolled(a, (1, 2, 0)), rolled(b, (2, 0, 1))])
+    back = t.op("Mul", [rolled(a, (2, 0, 1)), rolled(b, (1, 2, 0))])
+    return narrowed(t, t.op("Sub", [there, back]))
+
+
+def _norm(t: MindirTape, distance: ir.Value, p: Any) -> ir.Value:
+    """The p-norm along the last axis."""
+    power, axis = float(t.literal(p)), t.ints(-1)
+    norms = {1.0: "ReduceL1", 2.0: "ReduceL2"}
+    if power in norms:
+        return narrowed(t, t.op(norms[power], [distance, axis], keepdims=0))
+    sizes = t.op("Abs", [distance])
+    if power == 0:
+        return narrowed(t, t.op("ReduceSum", [t.op("Sign", [sizes]), axis], keepdims=0))
+    if power == float("inf"):
+        return narrowed(t, t.op("ReduceMax", [sizes, axis], keepdims=0))
+    total = t.op("ReduceSum", [t.op("Pow", [sizes, *widened(t, power)]), axis], keepdims=0)
+    return narrowed(t, t.op("Pow", [total, *widened(t, 1 / power)]))
+
+
+@op("Cdist")
+def cdist(t: MindirTape, x1: Any, x2: Any, p: Any = 2.0) -> Any:
+    """The distances between all pairs of a row here and a row there."""
+    a, b = widened(t, x1, x2)
+    return _norm(t, t.op("Sub", [t.op("Unsqueeze", [a, t.ints(-2)]), t.op("Unsqueeze", [b, t.ints(-3)])]), p)
+
+
+@op("Pdist")
+def pdist(t: MindirTape, x: Any, *, p: Any = 2.0) -> Any:
+    """The distances between all pairs of rows."""
+    (rows,) = widened(t, x)
+    count = t.sizes(rows)[-2]
+    if count > LARGEST_PAIRING:
+        t.refuse(f"the distances between {count} rows; at most {LARGEST_PAIRING} are supported")
+    pairs = list(itertools.combinations(range(count), 2))
+    first, second = (t.op("Gather", [rows, t.ints(tuple(pair[k] for pair in pairs))], axis=-2) for k in (0, 1))
+    return _norm(t, t.op("Sub", [first, second]), p)
+
+
+@op("Trace", "TraceExt")
+def trace(t: MindirTape, input: Any) -> Any:
+    dtype = t.result_dtype()
+    x = t.tensor(input, SUMMABLE.get(dtype, dtype))
+    # Not the product with an identity matrix: what is infinite beside the diagonal does not count.
+    diagonal = t.op("Cast", [t.op("EyeLike", [t.cast(x, ir.DataType.INT32)])], to=int(ir.DataType.BOOL))
+    kept = t.op("Where", [diagonal, x, t.constant(0, x.dtype)])
+    return t.cast(t.op("ReduceSum", [kept, t.ints((0, 1))], keepdims=0, dtype=x.dtype), dtype)
+
+
+@op("MatrixDeterminant")
+def matrix_determinant(t: MindirTape, input: Any) -> Any:
+    x = t.tensor(input, ir.DataType.FLOAT)
+    return t.cast(t.op("Det", [x], dtype=ir.DataType.FLOAT), t.result_dtype())
+
+
+@op("MatrixInverse", "MatrixInverseExt")
+def matrix_inverse(t: MindirTape, input: Any, *, adjoint: Any = False) -> Any:
+    """By elimination, column by column; the pivot is the largest number in a row that was none yet."""
+    (x,) = widened(t, input)
+    size = t.known_sizes(x)[-1]
+    if size is None or size > LARGEST_INVERSE:
+        t.refuse(f"the inverse of matrices of {size or 'any'} rows; at most {LARGEST_INVERSE} are supported")
+    # Beside the matrix stands the identity, which becomes the inverse with its rows in the order of the pivots.
+    places = t.constant(np.arange(size).reshape(-1, 1))
+    beside = t.op("Expand", [t.constant(np.eye(size), x.dtype), t.op("Shape", [x])])
+    left = _transposed(t, x, _is_true(t, adjoint))
+    free, rows = t.constant(np.ones((size, 1)), x.dtype), []
+    for column in range(size):
+        numbers = t.op("Gather", [left, t.ints(column)], axis=-1)
+        best = t.op("ArgMax", [t.op("Add", [t.op("Abs", [numbers]), t.op("Log", [free])])], axis=-2)
+        chosen = t.op("Cast", [t.op("Equal", [places, best])], to=int(t.dtype(x)))
+        rows.append(chosen)
+        free = t.op("Sub", [free, chosen])
+        pivot = t.op("ReduceSum", [t.op("Mul", [chosen, numbers]), t.ints(-2)])
+        factors = t.op("Sub", [numbers, chosen])
+        left, beside = (_eliminated(t, matrix, chosen, pivot, factors) for matrix in (left, beside))
+    turned = t.op("Concat", rows, axis=-1)
+    order = [*range(t.rank(x) - 2), t.rank(x) - 1, t.rank(x) - 2]
+    return narrowed(t, t.op("MatMul", [t.op("Transpose", [turned], perm=order), beside]))
+
+
+def _eliminated(t: MindirTape, matrix: ir.Value, chosen: ir.Value, pivot: ir.Value, factors: ir.Value) -> ir.Value:
+    """The matrix with its chosen row divided by the pivot, and that row times the factors taken from the others."""
+    row = t.op("Div", [t.op("ReduceSum", [t.op("Mul", [chosen, matrix]), t.ints(-2)]), pivot])
+    result: ir.Value = t.op("Sub", [matrix, t.op("Mul", [factors, row])])
+    return result

@@ -1,0 +1,195 @@
+"""Memory: what in-place ops write and views show.
+
+Every tensor of a network lies in some memory. Names, tuples and arguments that share it hold the same object, so a
+write through one of them is seen through all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from litehouse.formats.tape import RefusedError, Tape
+
+Show = Callable[[ir.Value], Any]
+UNORDERED = "a view is read, and its memory is written through another name, in an order that the file does not state"
+
+
+class Memory:
+    """A tensor's memory.
+
+    Attributes:
+        lasting: Why a write would outlive the call (a weight, a constant); empty where it would not.
+    """
+
+    def __init__(self, value: ir.Value, lasting: str = "") -> None:
+        """Start with a content."""
+        self.lasting = lasting
+        self._value = value
+        self._reads: list[tuple[Memory, ir.Value]] = []
+
+    def read(self) -> ir.Value:
+        """The content now."""
+        return self._value
+
+    def write(self, value: ir.Value) -> None:
+        """Replace the content."""
+        if self.lasting:
+            raise RefusedError(f"the network changes {self.lasting} when it runs; state between calls is not supported")
+        self._value = value
+
+    def note_read(self, view: Memory, result: ir.Value) -> None:
+        """Note what an op computed from a view of this memory."""
+        self._reads.append((view, result))
+
+    def check_order(self, view: Memory, value: ir.Value) -> None:
+        """Refuse a write through one name when an earlier op read through another, unless the write needs its result.
+
+        A file orders reads and writes of one name. Those of two names for one memory it leaves to chance: MindSpore
+        then lets the op see the memory before or after the write.
+        """
+        if any(other is not view and not _feeds(result, value) for other, result in self._reads):
+            raise RefusedError(UNORDERED)
+        self._reads.clear()
+
+
+class View(Memory):
+    """Memory that lies inside other memory, as an op shows it."""
+
+    def __init__(self, tape: Tape, base: Memory | Loaded, show: Show, value: ir.Value, overlaps: bool) -> None:
+        """Start with what the op shows now.
+
+        Args:
+            tape: Where the nodes are written.
+            base: The memory that the view lies in, now or as it was loaded.
+            show: The op: the view's content from the base's.
+            value: What it shows now.
+            overlaps: Whether several places of the view may lie on one place of the base.
+        """
+        self._base = base.memory if isinstance(base, Loaded) else base
+        super().__init__(value, self._base.lasting)
+        self._tape = tape
+        self._show = show
+        self._overlaps = overlaps
+        self._seen: ir.Value = content(base)
+
+    def read(self) -> ir.Value:
+        """The content now; shown anew where the base was written since."""
+        if self._seen is not self._base.read():
+            self._seen = self._base.read()
+            self._value = self._show(self._seen)
+        return self._value
+
+    def write(self, value: ir.Value) -> None:
+        """Replace the content, in the base as well."""
+        if self._overlaps:
+            raise RefusedError("an in-place write through a broadcast view is not supported; write to its base")
+        self._base.write(replaced(self._tape, self._base.read(), self._show, value))
+        self._seen, self._value = self._base.read(), value
+
+    def note_read(self, view: Memory, result: ir.Value) -> None:
+        """Note it where the memory is."""
+        self._base.note_read(view, result)
+
+    def check_order(self, view: Memory, value: ir.Value) -> None:
+        """Check it where the memory is."""
+        self._base.check_order(view, value)
+
+
+def replaced(t: Tape, base: ir.Value, show: Show, value: ir.Value) -> ir.Value:
+    """The base with the part that an op shows of it replaced. Where that part lies, the op itself tells."""
+    int64, flat = ir.DataType.INT64, t.ints(-1)
+    sizes = t.op("Shape", [base], dtype=int64)
+    count = t.op("Size", [base], dtype=int64, shape=[])
+    positions = t.op("Range", [t.constant(0, int64), count, t.constant(1, int64)], dtype=int64)
+    places = show(t.op("Reshape", [positions, sizes], like=base, dtype=int64))
+    places.dtype = int64
+    whole, where, part = (t.op("Reshape", [item, flat]) for item in (base, places, value))
+    result: ir.Value = t.op("Reshape", [t.op("ScatterElements", [whole, where, part], axis=0), sizes], like=base)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Memory as read at one point of the order of side effects: ops that take it compute with the content of then."""
+
+    memory: Memory
+    content: ir.Value
+
+
+def views(tape: Tape, target: Any, show: Show, result: Any, overlaps: bool) -> Any:
+    """The result of a view op, of one tensor or several, in the memory of its operand."""
+    if not isinstance(target, Memory | Loaded):
+        return remembered(result)
+    if not isinstance(result, tuple):
+        return View(tape, target, show, result, overlaps)
+    return tuple(View(tape, target, _item(show, index), item, overlaps) for index, item in enumerate(result))
+
+
+def _item(show: Show, index: int) -> Show:
+    return lambda base: show(base)[index]
+
+
+def written(target: Any, result: ir.Value) -> Memory:
+    """The memory of an in-place op's operand, the result stored into it."""
+    if not isinstance(target, Memory):
+        raise RefusedError("an in-place write to a value that is not a tensor's memory is not supported")
+    target.check_order(target, result)
+    target.write(result)
+    return target
+
+
+def note_reads(operands: Any, result: Any) -> None:
+    """Note what was computed from views, so that a write out of order can be refused."""
+    for operand in operands:
+        memory = operand.memory if isinstance(operand, Loaded) else operand
+        if isinstance(memory, View):
+            if isinstance(operand, Loaded) and operand.content is not memory.read():
+                raise RefusedError(UNORDERED)
+            for value in result if isinstance(result, tuple) else (result,):
+                if isinstance(value, ir.Value):
+                    memory.note_read(memory, value)
+        elif isinstance(memory, tuple):
+            note_reads(memory, result)
+
+
+def _feeds(source: ir.Value, value: ir.Value) -> bool:
+    """Whether a value is computed from another."""
+    waiting, seen = [value], {value}
+    while waiting:
+        item = waiting.pop()
+        if item is source:
+            return True
+        node = item.producer()
+        found = [value for value in node.inputs if value is not None and value not in seen] if node else []
+        waiting.extend(found)
+        seen.update(found)
+    return False
+
+
+def remembered(value: Any) -> Any:
+    """A result, each tensor of it put into memory of its own."""
+    if isinstance(value, ir.Value):
+        return Memory(value)
+    return tuple(remembered(item) for item in value) if isinstance(value, tuple | list) else value
+
+
+def content(value: Any) -> Any:
+    """What ops compute with: memory's content, as of the moment where it was loaded."""
+    if isinstance(value, Loaded):
+        return value.content
+    if isinstance(value, Memory):
+        return value.read()
+    return tuple(content(item) for item in value) if isinstance(value, tuple | list) else value
+
+
+def last_content(value: Any) -> Any:
+    """What leaves the network: memory itself, also where it was loaded before, so its last content."""
+    if isinstance(value, Loaded):
+        return value.memory.read()
+    if isinstance(value, tuple | list):
+        return tuple(last_content(item) for item in value)
+    return content(value)
