@@ -2,6 +2,14 @@
 
 from collections.abc import Sequence
 
+MAX_NAME = 200
+
+
+def _plain(name: str) -> str:
+    """A name from a file, fit for a terminal: no control characters, no endless length."""
+    shown = name if name.isprintable() else ascii(name)[1:-1]
+    return shown if len(shown) <= MAX_NAME else shown[:MAX_NAME] + "…"
+
 
 class LitehouseError(Exception):
     """The base of all errors that Litehouse raises on purpose."""
@@ -29,6 +37,7 @@ class UnsupportedOpError(LitehouseError):
         format: The format of the file, as `"mindir"`.
         path: The file.
         all: Every (op, node) pair.
+        reason: Why a converter refused this use of its op; empty where the op is not known at all.
     """
 
     def __init__(self, unsupported: Sequence[tuple[str, str]], *, format: str, path: str, reason: str = "") -> None:  # noqa: A002
@@ -36,19 +45,17 @@ class UnsupportedOpError(LitehouseError):
         self.all = list(unsupported)
         self.op, self.node = self.all[0]
         self.format = format
+        self.reason = reason
         self.path = path
         nodes: dict[str, list[str]] = {}
         for op, node in self.all:
             nodes.setdefault(op, []).append(node)
-        lines = [
-            f"  {op} (node {at[0]}{f' and {len(at) - 1} more' if len(at) > 1 else ''})" for op, at in nodes.items()
-        ]
-        super().__init__(
-            f"{path}: {len(nodes)} unsupported {format} op{'s' if len(nodes) > 1 else ''}"
-            f"{f': {reason}' if reason else ''}:\n"
-            + "\n".join(lines)
-            + "\n`litehouse inspect` shows the whole model; please report the op if you need it."
-        )
+        head = f"{path}: {len(nodes)} unsupported {format} op{'s' if len(nodes) > 1 else ''}"
+        lines = [f"{head}: {reason}:" if reason else f"{head}:"]
+        for op, at in nodes.items():
+            more = f" and {len(at) - 1} more" if len(at) > 1 else ""
+            lines.append(f"  {_plain(op)} (node {_plain(at[0])}{more})")
+        super().__init__("\n".join([*lines, "`litehouse inspect` shows the whole model; please report what you need."]))
 
 
 class ShapeError(LitehouseError):

@@ -61,7 +61,7 @@ class OnnxRuntimeProgram:
         for name, array in shell.weights.items():
             _declare_external(shell.proto, name, array)
         settings = _settings(onnxruntime, options)
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in shell.weights.values()]
+        values = [_by_memory(onnxruntime, array) for array in shell.weights.values()]
         if values:
             settings.add_external_initializers(list(shell.weights), values)
         self._cores = cores_for(options.affinity)
@@ -122,6 +122,14 @@ def _provider(options: Options) -> Any:
     if options.device_kind == "cpu":
         return provider
     return (provider, {"device_id": options.device.partition(":")[2] or "0"})
+
+
+def _by_memory(onnxruntime: Any, array: np.ndarray) -> Any:
+    """An ONNX Runtime value over an array's memory."""
+    if array.dtype.name == "bfloat16":  # not one of numpy's own types: handed over as its bits
+        bits = array.view(np.uint16)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+    return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
 def _declare_external(proto: Any, name: str, array: np.ndarray) -> None:

@@ -140,7 +140,14 @@ def _bind_weights(openvino: Any, network: Any, weights: dict[str, np.ndarray]) -
     for parameter in list(network.get_parameters()):
         array = weights.get(parameter.get_friendly_name())
         if array is not None:
-            constant = openvino.op.Constant(array, shared_memory=True)
+            constant = _constant(openvino, array)
             constant.set_friendly_name(parameter.get_friendly_name())
             parameter.output(0).replace(constant.output(0))
             network.remove_parameter(parameter)
+
+
+def _constant(openvino: Any, array: np.ndarray) -> Any:
+    """A constant over an array's memory."""
+    if array.dtype.name == "bfloat16":  # not one of numpy's own types: handed over as its bits
+        return openvino.op.Constant(openvino.Tensor(array.view(np.uint16), array.shape, openvino.Type.bf16))
+    return openvino.op.Constant(array, shared_memory=True)

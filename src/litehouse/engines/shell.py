@@ -26,6 +26,7 @@ BY_MEMORY = {
     ir.DataType.INT64,
     ir.DataType.UINT64,
     ir.DataType.BOOL,
+    ir.DataType.BFLOAT16,
 }
 _serializing = threading.Lock()  # serialising takes the weights out of the shared graph for a moment
 

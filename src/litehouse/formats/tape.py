@@ -8,6 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 import onnx_ir as ir
 
+MAX_COUNT = 1 << 16
+
 
 class RefusedError(Exception):
     """A converter's word that it cannot translate this use of its op. The reader adds op, node and file."""
@@ -58,10 +60,11 @@ class Tape:
             shape: The shape of the first output.
             **attributes: The node's attributes; those that are None are left out.
         """
-        values = [ir.Value(name=self.name()) for _ in range(outputs)]
+        values = [ir.Value(name=self.name()) for _ in range(self.bounded(outputs))]
         if like is not None:
             # A type of its own: setting the dtype of a value changes the type in place.
-            values[0].type, values[0].shape = like.dtype and ir.TensorType(like.dtype), like.shape
+            values[0].type = None if like.dtype is None else ir.TensorType(like.dtype)
+            values[0].shape = like.shape
         if dtype is not None:
             values[0].dtype = dtype
         if shape is not None:
@@ -130,6 +133,12 @@ class Tape:
     def refuse(self, reason: str) -> NoReturn:
         """Say that this use of the op cannot be translated."""
         raise RefusedError(reason)
+
+    def bounded(self, count: int) -> int:
+        """The count, refused where it is absurd: a file of a few bytes must not make us build millions of things."""
+        if not 0 <= count <= MAX_COUNT:
+            self.refuse(f"a count of {count}, beyond {MAX_COUNT}")
+        return count
 
     def dtype(self, value: ir.Value) -> ir.DataType:
         """The dtype of a value, which must be known."""

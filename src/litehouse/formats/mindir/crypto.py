@@ -68,12 +68,14 @@ def _open(cipher: bytes, key: bytes, mode: str, iv: bytes, tag: bytes, path: str
 
     wrong = ModelFormatError("the key does not open the file; check the key, or the file is damaged", path=path)
     if mode == "AES-GCM":
-        # The writer stores 16 bytes but its library uses the first 12 as nonce.
-        checker = Cipher(algorithms.AES(key), modes.GCM(iv[:GCM_NONCE_SIZE], tag)).decryptor()
-        try:
-            return checker.update(cipher) + checker.finalize()
-        except InvalidTag:
-            raise wrong from None
+        # Writers store 16 bytes; most use the first 12 as nonce, some all of them. The tag tells which.
+        for nonce in (iv[:GCM_NONCE_SIZE], iv):
+            checker = Cipher(algorithms.AES(key), modes.GCM(nonce, tag)).decryptor()
+            try:
+                return checker.update(cipher) + checker.finalize()
+            except InvalidTag:
+                continue
+        raise wrong
     if len(cipher) % CIPHER_BLOCK:
         raise wrong
     algorithm = algorithms.AES(key) if mode == "AES-CBC" else algorithms.SM4(key)

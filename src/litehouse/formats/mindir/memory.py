@@ -177,8 +177,17 @@ def remembered(value: Any) -> Any:
     return tuple(remembered(item) for item in value) if isinstance(value, tuple | list) else value
 
 
+class Absent:
+    """An item of a result that no converter computes, as the statistics that only training needs."""
+
+
+ABSENT = Absent()
+
+
 def content(value: Any) -> Any:
     """What ops compute with: memory's content, as of the moment where it was loaded."""
+    if value is ABSENT:
+        raise RefusedError("the network uses an item of a result that is only computed for training")
     if isinstance(value, Loaded):
         return value.content
     if isinstance(value, Memory):

@@ -58,8 +58,8 @@ def op(
 ) -> Callable[[Function], Function]:
     """Register a converter under the MindIR names of its op.
 
-    The converter's parameters carry MindIR's own names and defaults: a parameter of the op arrives by position in files of
-    MindSpore 2.3 and later, and as an attribute of the same name in older ones. Both reach the same function.
+    The converter's parameters carry MindIR's own names and defaults: a parameter of the op arrives by position in files
+    of MindSpore 2.3 and later, and as an attribute of the same name in older ones. Both reach the same function.
     """
 
     def register(function: Function) -> Function:

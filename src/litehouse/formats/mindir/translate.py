@@ -24,7 +24,17 @@ from litehouse.formats.mindir.literals import (
     decode_type,
     tensor_type,
 )
-from litehouse.formats.mindir.memory import Memory, content, last_content, note_reads, remembered, views, written
+from litehouse.formats.mindir.memory import (
+    ABSENT,
+    Memory,
+    content,
+    last_content,
+    note_reads,
+    remembered,
+    views,
+    written,
+)
+from litehouse.formats.mindir.names import flat, output_names, unique
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Graph, Node, ValueInfo
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
@@ -166,26 +176,33 @@ class Translator:
         return value
 
     def _outputs(self, result: Any, graph: Graph) -> list[ir.Value]:
-        leaves = list(_leaves(last_content(result)))
+        try:
+            result = last_content(result)
+        except RefusedError as refused:
+            raise UnsupportedOpError(
+                [("Return", "output")], format="mindir", path=self._path, reason=str(refused)
+            ) from None
+        leaves = list(flat(result))
         if not leaves:
             raise ModelFormatError("the network returns no tensor", path=self._path)
+        taken = {info.name.partition(":")[2] for info in graph.input} | set(self._weights)
+        names = unique(output_names(graph, self._op_of, result), taken)
+        self.tape.label = "output"
         outputs: list[ir.Value] = []
-        for leaf in leaves:
+        for leaf, name in zip(leaves, names, strict=True):
             value = self.tape.tensor(leaf)
             if value.dtype is None or value.shape is None:
-                raise ModelFormatError("the type of an output is not recorded; the file is damaged", path=self._path)
+                raise ModelFormatError(
+                    f"the type of output {name!r} is not recorded; the file is damaged", path=self._path
+                )
             # An output must be a value of its own: not an input, a weight, a constant or another output.
-            self.tape.label = "output"
             outputs.append(self.tape.op("Identity", [value], like=value))
-        for index, (value, name) in enumerate(zip(outputs, self._output_names(graph, len(outputs)), strict=True)):
-            value.name = name or f"output_{index}"
+            outputs[-1].name = name
         return outputs
 
-    def _output_names(self, graph: Graph, count: int) -> list[str]:
-        taken = {info.name.partition(":")[2] for info in graph.input} | set(self._weights)
-        return [
-            name if name not in taken else f"{name}_output" for name in (f"output_{index}" for index in range(count))
-        ]
+    def _op_of(self, node: Node) -> str:
+        target = None if node.op_type == "Constant" else self._resolve(node)
+        return target.op if isinstance(target, Primitive) else ""
 
     # Evaluation ------------------------------------------------------------------------------------------------------
 
@@ -224,7 +241,7 @@ class Translator:
                 [(op, _label(node))], format="mindir", path=self._path, reason=str(refused)
             ) from None
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, AssertionError) as error:
-            # A converter trusts operands and attributes to be of the documented kind. Where they are not, the file is at fault.
+            # A converter trusts its operands to be of the documented kind. Where they are not, the file is at fault.
             op = target.op if isinstance(target, Primitive) else "call"
             raise ModelFormatError(
                 f"node {_label(node)} ({op}) has operands or attributes that do not fit the op ({error}); "
@@ -252,10 +269,12 @@ class Translator:
             return _typed(converter(self.tape, arguments, primitive.attributes), type_)
 
         if converter.structural:
-            return remembered(convert(*operands))
+            return convert(*operands)
         operands = [operand for operand in operands if operand is not MONAD]
         contents = content(operands)
         result = convert(*contents)
+        if isinstance(result, tuple):
+            result = tuple(ABSENT if item is None else item for item in result)
         if converter.writes:
             return written(operands[0], result)
         if converter.view:
@@ -277,14 +296,6 @@ def _key(node: Node) -> str:
 def _label(node: Node) -> str:
     """The node's place in the network where the file records it, else its name."""
     return node.domain if "/" in node.domain else _key(node).partition(":")[2] or _key(node)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple | list):
-        for item in value:
-            yield from _leaves(item)
-    elif value is not MONAD and value is not None:
-        yield value
 
 
 def _typed(result: Any, type_: Type) -> Any:

@@ -36,7 +36,7 @@ def _windows(t: MindirTape, x: ir.Value, axis: int, count: int | None) -> Window
     if count is None or count < 0:
         starts = positions(t, size)
         return Windows(size, starts, t.op("Add", [starts, t.ints(1)]))
-    index, divisor = np.arange(count), t.ints(count)
+    index, divisor = np.arange(t.bounded(count)), t.ints(count)
     starts = t.op("Div", [t.op("Mul", [size, t.ints(index.tolist())]), divisor])
     reach = t.op("Add", [t.op("Mul", [size, t.ints((index + 1).tolist())]), t.ints(count - 1)])
     return Windows(size, starts, t.op("Div", [reach, divisor]))

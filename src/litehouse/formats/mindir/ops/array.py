@@ -197,7 +197,7 @@ def unstack(t: MindirTape, input: ir.Value, *, axis: Any = 0, num: Any = None) -
     count = len(t.expected) if isinstance(t.expected, tuple) else t.literal(num)
     if not count:
         t.refuse("the number of pieces is not recorded")
-    pieces = split_into(t, input, axis, (1,) * count)
+    pieces = split_into(t, input, axis, (1,) * t.bounded(count))
     return tuple(t.op("Squeeze", [piece, t.ints(axis)]) for piece in pieces)
 
 

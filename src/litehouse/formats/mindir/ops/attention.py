@@ -113,6 +113,54 @@ def prompt_flash_attention(
     return _attention(t, (query, key, value), layout, heads, t.literal(scale_value), mask, None)
 
 
+@op("IncreFlashAttention")
+def incremental_flash_attention(
+    t: MindirTape,
+    query: ir.Value,
+    key: Any,
+    value: Any,
+    attn_mask: ir.Value | None = None,
+    actual_seq_lengths: Any = None,
+    pse_shift: Any = None,
+    dequant_scale1: Any = None,
+    quant_scale1: Any = None,
+    dequant_scale2: Any = None,
+    quant_scale2: Any = None,
+    quant_offset2: Any = None,
+    antiquant_scale: Any = None,
+    antiquant_offset: Any = None,
+    block_table: Any = None,
+    kv_padding_size: Any = None,
+    num_heads: Any = 1,
+    input_layout: Any = "BSH",
+    scale_value: Any = 1.0,
+    num_key_value_heads: Any = 0,
+    block_size: Any = 0,
+    inner_precise: Any = 1,
+) -> Any:
+    """One new token for each sample; keys and values come as tuples of one tensor."""
+    _refuse_given(
+        t,
+        actual_seq_lengths=actual_seq_lengths,
+        pse_shift=pse_shift,
+        dequant_scale1=dequant_scale1,
+        quant_scale1=quant_scale1,
+        dequant_scale2=dequant_scale2,
+        quant_scale2=quant_scale2,
+        quant_offset2=quant_offset2,
+        antiquant_scale=antiquant_scale,
+        antiquant_offset=antiquant_offset,
+        block_table=block_table,
+        kv_padding_size=kv_padding_size,
+    )
+    (keys,), (values,) = (each if isinstance(each, tuple) else (each,) for each in (key, value))
+    if attn_mask is not None:  # of (batch, key), with axes of size 1 between them or not
+        attn_mask = t.op("Reshape", [attn_mask, t.ints((0, 1, 1, -1))], dtype=attn_mask.dtype, shape=(None,) * 4)
+    mask = Mask(attn_mask, 1, ALL_TOKENS, ALL_TOKENS)
+    layout, heads = _layout(t, input_layout), t.literal(num_heads)
+    return _attention(t, (query, keys, values), layout, heads, t.literal(scale_value), mask, None)
+
+
 def _refuse_given(t: MindirTape, **operands: Any) -> None:
     for name, value in operands.items():
         if value is not None:

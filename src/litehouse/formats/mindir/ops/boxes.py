@@ -57,7 +57,7 @@ def nms_with_mask(t: MindirTape, bboxes: ir.Value, *, iou_threshold: float = 0.5
     corners = t.op("Slice", [t.cast(sorted_boxes, FLOAT), t.ints(0), t.ints(4), t.ints(1)])
     # Falling numbers in place of the scores: equal scores must keep the order that they have now.
     rank = t.op("Range", [t.op("Squeeze", [count]), t.constant(0, INT64), t.constant(-1, INT64)], dtype=INT64)
-    batch = t.op("Unsqueeze", [corners, t.ints(0)])
+    batch = t.op("Reshape", [corners, t.ints((1, -1, 4))])
     ranks = t.op("Unsqueeze", [t.cast(rank, FLOAT), t.ints((0, 1))])
     kept = t.op("NonMaxSuppression", [batch, ranks, count, t.constant([iou_threshold], FLOAT)], center_point_box=0)
     places = t.op("Squeeze", [t.op("Gather", [kept, t.ints(2)], axis=1), t.ints(1)])
@@ -66,6 +66,24 @@ def nms_with_mask(t: MindirTape, bboxes: ir.Value, *, iou_threshold: float = 0.5
     mask = t.op("ScatterElements", [zeros, places, ones], axis=0, dtype=INT64)
     numbers = t.op("Range", [t.constant(0, INT64), t.op("Squeeze", [count]), t.constant(1, INT64)], dtype=INT64)
     return (sorted_boxes, t.cast(numbers, t.result_dtype(1)), t.cast(mask, ir.DataType.BOOL))
+
+
+@op("NonMaxSuppressionV3")
+def non_max_suppression(
+    t: MindirTape,
+    boxes: ir.Value,
+    scores: ir.Value,
+    max_output_size: Any,
+    iou_threshold: Any,
+    score_threshold: Any,
+) -> Any:
+    """The places of the boxes that no better box overlaps too much, the best first."""
+    batch = t.op("Reshape", [t.cast(boxes, FLOAT), t.ints((1, -1, 4))])
+    ranks = t.op("Unsqueeze", [t.cast(scores, FLOAT), t.ints((0, 1))])
+    limits = [t.op("Reshape", [t.tensor(limit, FLOAT), t.ints(1)]) for limit in (iou_threshold, score_threshold)]
+    kept = t.op("NonMaxSuppression", [batch, ranks, t.ints(max_output_size), *limits], center_point_box=0)
+    places = t.op("Squeeze", [t.op("Gather", [kept, t.ints(2)], axis=1), t.ints(1)], dtype=INT64)
+    return t.cast(places, t.result_dtype())
 
 
 # Offsets from anchors -------------------------------------------------------------------------------------------------

@@ -87,11 +87,13 @@ def through(t: MindirTape, op_type: str, inputs: Sequence[ir.Value | None], **at
     dtype = t.dtype(first)
     inside = kernel_dtype(t, op_type, dtype)
     cast = [value if value is None else t.cast(value, inside) for value in inputs]
+    while cast[-1] is None:
+        cast.pop()
     made: ir.Value = t.op(op_type, cast, dtype=inside, **attributes)
     return t.cast(made, dtype)
 
 
-# Dtypes that an engine lacks kernels for, or computes in its own way (8-bit sums that saturate), and what to compute in.
+# Dtypes that an engine lacks kernels for, or computes in its own way (8-bit sums saturate), and what to compute in.
 WIDER: dict[ir.DataType, ir.DataType] = {
     ir.DataType.BOOL: ir.DataType.INT32,
     ir.DataType.INT8: ir.DataType.INT32,

@@ -129,11 +129,13 @@ def conv3d_transpose(
     pad_list: Any = (0, 0, 0, 0, 0, 0),
     strides: Any = (1, 1, 1),
     dilations: Any = (1, 1, 1),
+    output_padding: Any = 0,
     group: int = 1,
     format: Any = "NCDHW",
 ) -> Any:
     require_channels_first(t, format)
     window = _Window(t, 3, kernel_size, strides, dilations, pad_mode, pad_list)
+    window.beyond = [max(sizes) for sizes in zip(window.beyond, last(t, output_padding, 3), strict=True)]
     return _transposed(t, x, weight, input_size, window, group)
 
 
@@ -206,7 +208,7 @@ def _cut(
 # With the parameters as operands --------------------------------------------------------------------------------------
 
 
-@op("Conv1DExt", "Conv2DExt", "Conv3DExt", "Conv1DPadding", "Conv2DPadding", "Conv3DPadding")
+@op("Conv1DExt", "Conv2DExt", "Conv3DExt")
 def conv_ext(
     t: MindirTape,
     input: ir.Value,
@@ -235,7 +237,7 @@ def conv_transpose2d(
     return convolution(t, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-@op("Convolution", "ConvolutionStr")
+@op("Convolution")
 def convolution(
     t: MindirTape,
     input: ir.Value,
@@ -252,24 +254,60 @@ def convolution(
     geometry: dict[str, Any] = {
         "strides": last(t, stride, axes),
         "dilations": last(t, dilation, axes),
-        "group": t.literal(groups),
-        **_padding(t, padding, axes),
+        "pads": last(t, padding, axes) * 2,
     }
     if t.literal(transposed):
         geometry["output_padding"] = last(t, output_padding, axes)
     op_type = "ConvTranspose" if t.literal(transposed) else "Conv"
-    if t.rank(input) == axes + 2:
-        return through(t, op_type, [input, weight, bias], **geometry)
-    batch = t.op("Unsqueeze", [input, t.ints(0)], dtype=input.dtype)
-    return t.op("Squeeze", [through(t, op_type, [batch, weight, bias], **geometry), t.ints(0)])
+    return _with_batch(t, op_type, input, weight, bias, group=t.literal(groups), **geometry)
 
 
-def _padding(t: MindirTape, padding: Any, axes: int) -> dict[str, Any]:
-    """Padding stated as numbers (the same at both ends of an axis), or as `same` or `valid`."""
-    padding = t.literal(padding)
-    if isinstance(padding, str):
-        return {"auto_pad": "SAME_UPPER"} if pad_mode_name(t, padding) == "same" else {}
-    return {"pads": last(t, padding, axes) * 2}
+@op("Conv1DPadding", "Conv2DPadding", "Conv3DPadding")
+def conv_padding(
+    t: MindirTape,
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    groups: Any = 1,
+) -> Any:
+    return convolution_str(t, input, weight, bias, stride, padding, dilation, groups=groups)
+
+
+@op("ConvolutionStr")
+def convolution_str(
+    t: MindirTape,
+    input: ir.Value,
+    weight: ir.Value,
+    bias: ir.Value | None = None,
+    stride: Any = 1,
+    padding: Any = "valid",
+    dilation: Any = 1,
+    transposed: Any = False,
+    output_padding: Any = 0,
+    groups: Any = 1,
+) -> Any:
+    """The padding is `same` or `valid` here, or the number of that mode."""
+    if t.literal(transposed) or pad_mode_name(t, padding) == "pad":
+        t.refuse("a transposed convolution, or a padding that is not `same` or `valid`, is not supported here")
+    kernel = t.sizes(weight)[2:]
+    geometry = convolution_geometry(t, kernel, padding, None, stride, dilation)
+    if "auto_pad" in geometry:
+        t.refuse("padding `same` with a stride is not supported")
+    return _with_batch(t, "Conv", input, weight, bias, group=t.literal(groups), **geometry)
+
+
+def _with_batch(
+    t: MindirTape, op_type: str, x: ir.Value, weight: ir.Value, bias: ir.Value | None, **geometry: Any
+) -> ir.Value:
+    """A convolution of a batch, or of one sample without a batch axis."""
+    if t.rank(x) == t.rank(weight):
+        return through(t, op_type, [x, weight, bias], **geometry)
+    batch = t.op("Unsqueeze", [x, t.ints(0)], dtype=x.dtype)
+    sample: ir.Value = t.op("Squeeze", [through(t, op_type, [batch, weight, bias], **geometry), t.ints(0)])
+    return sample
 
 
 @op("ConvTbc")

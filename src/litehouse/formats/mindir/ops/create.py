@@ -121,12 +121,14 @@ def logspace(t: MindirTape, start: Any, end: Any, *, steps: Any = 10, base: Any 
 
 @op("TrilIndices")
 def tril_indices(t: MindirTape, *, row: Any, col: Any, offset: Any = 0, dtype: Any = None) -> Any:
-    return t.constant(np.array(np.tril_indices(t.literal(row), t.literal(offset), t.literal(col))), t.result_dtype())
+    t.bounded(row * col)
+    return t.constant(np.array(np.tril_indices(row, offset, col)), t.result_dtype())
 
 
 @op("TriuIndices")
 def triu_indices(t: MindirTape, *, row: Any, col: Any, offset: Any = 0, dtype: Any = None) -> Any:
-    return t.constant(np.array(np.triu_indices(t.literal(row), t.literal(offset), t.literal(col))), t.result_dtype())
+    t.bounded(row * col)
+    return t.constant(np.array(np.triu_indices(row, offset, col)), t.result_dtype())
 
 
 @op("Meshgrid")

@@ -35,7 +35,7 @@ def _entries(t: MindirTape, value: Any) -> list[Any]:
         return [t.literal(item) if t.is_literal(item) else item for item in value]
     if t.rank(value) == 0:
         return [value]
-    items = range(t.sizes(value)[0])
+    items = range(t.bounded(t.sizes(value)[0]))
     return [t.op("Gather", [value, t.constant(item, INT64)], dtype=value.dtype, shape=[]) for item in items]
 
 
@@ -265,7 +265,8 @@ def one_hot(t: MindirTape, indices: ir.Value, depth: Any, on_value: Any, off_val
 @op("MaskedSelect")
 def masked_select(t: MindirTape, input: ir.Value, mask: ir.Value) -> Any:
     wide = t.op("Expand", [input, t.op("Shape", [mask])])
-    return t.op("Compress", [wide, t.op("Reshape", [t.op("Expand", [mask, t.op("Shape", [wide])]), t.ints(-1)])])
+    places = non_zero(t, t.op("Expand", [mask, t.op("Shape", [wide])], dtype=mask.dtype))
+    return t.op("GatherND", [wide, places])
 
 
 @op("NonZero")

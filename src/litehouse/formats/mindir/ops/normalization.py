@@ -272,19 +272,20 @@ def norm(t: MindirTape, input: ir.Value, p: Any = 2.0, dim: Any = None, keepdim:
 
 def power_norm(t: MindirTape, x: ir.Value, power: Any, axes: Any, keep: Any) -> ir.Value:
     """The p-norm over axes (all of them when None or empty)."""
-    power, keepdims = t.literal(power), int(t.literal(keep))
-    over = None if axes is None or axes == () else t.ints(axes)
+    power = t.literal(power)
+    over = () if axes is None or axes == () else (t.ints(axes),)
+
+    def reduced(op_type: str, values: ir.Value) -> ir.Value:
+        made: ir.Value = t.op(op_type, [values, *over], keepdims=int(t.literal(keep)))
+        return made
+
     if power in (1, 2):
-        found: ir.Value = t.op(f"ReduceL{int(power)}", [x, over], keepdims=keepdims)
-        return found
+        return reduced(f"ReduceL{int(power)}", x)
+    if power == 0:
+        return reduced("ReduceSum", t.op("Cast", [t.op("Cast", [x], to=int(ir.DataType.BOOL))], to=int(t.dtype(x))))
     sizes = t.op("Abs", [x])
     if math.isinf(power):
-        found = t.op("ReduceMax" if power > 0 else "ReduceMin", [sizes, over], keepdims=keepdims)
-        return found
-    if power == 0:
-        marks = t.op("Cast", [t.op("Cast", [x], to=int(ir.DataType.BOOL))], to=int(t.dtype(x)))
-        found = t.op("ReduceSum", [marks, over], keepdims=keepdims)
-        return found
-    total = t.op("ReduceSum", [t.op("Pow", [sizes, t.constant(power, t.dtype(x))]), over], keepdims=keepdims)
-    found = t.op("Pow", [total, t.constant(1 / power, t.dtype(x))])
+        return reduced("ReduceMax" if power > 0 else "ReduceMin", sizes)
+    total = reduced("ReduceSum", t.op("Pow", [sizes, t.constant(power, t.dtype(x))]))
+    found: ir.Value = t.op("Pow", [total, t.constant(1 / power, t.dtype(x))])
     return found

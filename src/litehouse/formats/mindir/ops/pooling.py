@@ -265,7 +265,7 @@ def _mean(
     """Means of windows; what lies outside counts when `include`, and a `divisor` that is not 0 replaces the count."""
     ceil = bool(t.literal(ceil_mode))
     window = {name: value for name, value in geometry.items() if name != "dilations"}
-    if not divisor and not (include and ceil and any(window["pads"])):
+    if not divisor and not (include and ceil and any(window.get("pads", ()))):
         return through(
             t, "AveragePool", [x], kernel_shape=kernel, ceil_mode=int(ceil), count_include_pad=int(include), **window
         )

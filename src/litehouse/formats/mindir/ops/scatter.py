@@ -16,7 +16,12 @@ INT64 = ir.DataType.INT64
 LACKS_REDUCTION = {ir.DataType.FLOAT16: ir.DataType.FLOAT}
 REDUCTIONS = {0: "none", 1: "add", "none": "none", "add": "add"}
 KINDS = {"Update": "none", "Add": "add", "Sub": "add", "Mul": "mul", "Div": "mul", "Max": "max", "Min": "min"}
-SEGMENT_STARTS: dict[str, tuple[str, Any]] = {"Sum": ("add", 0), "Prod": ("mul", 1), "Max": ("max", "min"), "Min": ("min", "max")}
+SEGMENT_STARTS: dict[str, tuple[str, Any]] = {
+    "Sum": ("add", 0),
+    "Prod": ("mul", 1),
+    "Max": ("max", "min"),
+    "Min": ("min", "max"),
+}
 
 # At indices into the first axes ---------------------------------------------------------------------------------------
 

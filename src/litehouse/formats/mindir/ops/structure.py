@@ -6,9 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.formats.mindir.literals import MONAD
-from litehouse.formats.mindir.memory import Loaded, Memory, content
+from litehouse.formats.mindir.memory import Loaded, Memory, content, remembered
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.tape import MAX_COUNT
 
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 UNKNOWN_RANK = -2
@@ -25,7 +26,7 @@ def load(t: MindirTape, value: Any, *_: Any) -> Any:
 @op("TensorMove", "Clone", "Copy", structural=True)
 def copy(t: MindirTape, value: Any, *_: Any) -> Any:
     """New memory with the content of this moment."""
-    return content(value)
+    return remembered(content(value))
 
 
 @op("StopGradient", "Identity", "Contiguous", "Detach", structural=True)
@@ -44,12 +45,24 @@ def update_state(t: MindirTape, *_: Any) -> Any:
     return MONAD
 
 
-@op("MakeTuple", "make_tuple", "MakeList", "make_list", structural=True)
+@op("MakeTuple", "make_tuple", "RealMakeTuple", "MakeList", "make_list", "RealMakeList", structural=True)
 def make_tuple(t: MindirTape, *items: Any) -> Any:
+    t.bounded(_leaf_count(items))
     return items
 
 
-@op("TupleGetItem", "tuple_getitem", "list_getitem", structural=True)
+def _leaf_count(items: Any) -> int:
+    """How many items a nest of tuples has, counted no further than a bound: pairs of pairs of one tuple grow fast."""
+    count, rest = 0, [items]
+    while rest and count <= MAX_COUNT:
+        for item in rest.pop():
+            count += 1
+            if isinstance(item, tuple):
+                rest.append(item)
+    return count
+
+
+@op("TupleGetItem", "tuple_getitem", "RealTupleGetItem", "list_getitem", "RealListGetItem", structural=True)
 def tuple_get_item(t: MindirTape, items: Any, index: Any) -> Any:
     if not isinstance(items, tuple):
         t.refuse("an item of a value that is no tuple")
@@ -166,12 +179,14 @@ def is_not(t: MindirTape, first: Any, second: Any) -> Any:
 
 @op("SequenceAdd", "tuple_add", structural=True)
 def sequence_add(t: MindirTape, first: Any, second: Any) -> Any:
-    return (*first, *second)
+    return make_tuple(t, *first, *second)
 
 
 @op("SequenceMul", structural=True)
 def sequence_mul(t: MindirTape, sequence: Any, times: Any) -> Any:
-    return tuple(sequence) * t.literal(content(times))
+    count = t.literal(content(times))
+    t.bounded(len(sequence) * count)
+    return make_tuple(t, *sequence * count)
 
 
 @op("SequenceSlice", structural=True)
@@ -182,13 +197,3 @@ def sequence_slice(t: MindirTape, sequence: Any, start: Any, stop: Any, step: An
 @op("sequence_len", structural=True)
 def sequence_len(t: MindirTape, sequence: Any) -> Any:
     return len(sequence)
-
-
-@op("RealTupleGetItem", "RealListGetItem", structural=True)
-def real_tuple_get_item(t: MindirTape, items: Any, index: Any) -> Any:
-    return tuple_get_item(t, items, index)
-
-
-@op("RealMakeTuple", "RealMakeList", structural=True)
-def real_make_tuple(t: MindirTape, *items: Any) -> Any:
-    return items
