@@ -81,7 +81,7 @@ def test_document_of_mindir():
     assert found["message"] is None
     assert found["metadata"]["producer"] == "MindSpore"
     assert found["inputs"] == [{"name": "x", "dtype": "float32", "shape": [3, 5]}]
-    assert found["outputs"] == [{"name": "output_0", "dtype": "float32", "shape": [3, 5]}]
+    assert found["outputs"] == [{"name": "Default/ReLU-op0", "dtype": "float32", "shape": [3, 5]}]
     assert found["source_ops"]["ReLU"] == 1
     assert found["onnx_ops"]["Relu"] == 1
     assert found["weights"] == {"count": 0, "bytes": 0, "values": 0, "largest": None, "all": None}
@@ -109,7 +109,7 @@ def test_page_of_mindir():
     shown = lines(call("inspect", OPS / "act_relu.mindir"))
     assert shown[0][:2] == ["act_relu.mindir", "mindir"]
     assert ["x", "float32", "[3,", "5]"] in shown
-    assert ["output_0", "float32", "[3,", "5]"] in shown
+    assert ["Default/ReLU-op0", "float32", "[3,", "5]"] in shown
     assert ["producer", "MindSpore"] in shown
     assert ["mindir", "op", "count", "ONNX", "op", "count"] in shown
     assert not any(words[:1] == ["Unsupported"] for words in shown)
@@ -143,8 +143,12 @@ def test_unsupported_mindir(strange_mindir):
     assert item["count"] == 1
     assert found["source_ops"][item["op"]] == 1
     whole = document(OPS / "dense.mindir")
-    for name in ("inputs", "outputs", "weights", "metadata"):
+    for name in ("inputs", "weights", "metadata"):
         assert found[name] == whole[name]
+    # How an output is called comes out of the translation, which was refused.
+    assert [output | {"name": ""} for output in found["outputs"]] == [
+        output | {"name": ""} for output in whole["outputs"]
+    ]
 
 
 def test_page_of_unsupported(strange_onnx):

@@ -31,7 +31,7 @@ def test_table_of_outputs(files, stored, engine):
     head, row, last = lines(call("run", ADD, "--input", files[0], "--input", files[1], "--engine", engine))
     assert head == ["output", "dtype", "shape", "min", "max", "mean", "first", "values"]
     expected = stored["output_0"]
-    assert row[:5] == ["output_0", "float32", "[2,", "3,", "5]"]
+    assert row[:5] == ["Default/Add-op0", "float32", "[2,", "3,", "5]"]
     numbers = [float(word) for word in row[5:13]]
     np.testing.assert_allclose(numbers[:3], [expected.min(), expected.max(), expected.mean()], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(numbers[3:], expected.reshape(-1)[:5], rtol=1e-4)

@@ -8,8 +8,26 @@ import pytest
 
 import litehouse
 from conftest import ENGINES, FIXTURES, assert_close
+from litehouse.formats.mindir.ops import CONVERTERS
 
 MINDIR = FIXTURES / "mindir"
+OPS: dict[str, list[str]] = json.loads((MINDIR / "ops" / "INDEX.json").read_text())
+KEYS: dict[str, dict[str, str]] = json.loads((MINDIR / "containers" / "keys.json").read_text())
+
+# Control flow and state between calls are not supported yet: such a network is refused by name.
+CONTROL_FLOW = {"Switch", "Partial"}
+STATE = ("state_", "scatter_weight_", "scatter_nd_weight_", "index_add_weight", "counter")
+
+# Cases where an engine, or MindSpore itself, is at fault. Each must go on to differ, or its line here can go.
+DIFFERENT = {
+    ("binary_maximum_special", "onnxruntime"): "Max(NaN, 1) is NaN, as MindSpore documents, but its kernel gives 1",
+    ("cast_f32_bfloat16_f32", "openvino"): "OpenVINO drops the rounding to bfloat16",
+    ("grid_sample_3d", "openvino"): "OpenVINO has no GridSample in 3-D",
+    ("grid_sample_3d_nearest_border", "openvino"): "OpenVINO has no GridSample in 3-D",
+    ("matrix_determinant", "openvino"): "OpenVINO has no Det",
+    ("scalar_mint_remainder_base_int32", "*"): "the file records int64 for the result, MindSpore returned int32",
+    ("scalar_rmod_int32", "*"): "the file records int64 for the result, MindSpore returned int32",
+}
 
 
 def _cases(folder: str) -> list[Path]:
@@ -21,9 +39,22 @@ def _arrays(path: Path, kind: str) -> list[np.ndarray]:
         return [stored[f"{kind}_{index}"] for index in range(sum(name.startswith(f"{kind}_") for name in stored.files))]
 
 
+def _is_refused(case: Path) -> bool:
+    ops = OPS.get(case.stem, [])
+    return case.stem.startswith(STATE) or not CONTROL_FLOW.isdisjoint(ops) or not set(CONVERTERS).issuperset(ops)
+
+
+ALL = [*_cases("ops"), *_cases("networks")]
+REFUSED = {case.stem for case in ALL if _is_refused(case)} | {"concat_mixed_types", "unet_dynamic_batch"}
+REFUSED -= {"state_not_written", "state_set_slice"}  # these only look as if
+
+
 @pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize("case", [*_cases("ops"), *_cases("networks")], ids=lambda path: path.stem)
-def test_matches_mindspore(case: Path, name: str) -> None:
+@pytest.mark.parametrize("case", [case for case in ALL if case.stem not in REFUSED], ids=lambda path: path.stem)
+def test_matches_mindspore(case: Path, name: str, request: pytest.FixtureRequest) -> None:
+    reason = DIFFERENT.get((case.stem, name)) or DIFFERENT.get((case.stem, "*"))
+    if reason:
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     session = litehouse.load(case, engine=name, threads=1)
     outputs, expected = session.run(_arrays(case, "input")), _arrays(case, "output")
     assert len(outputs) == len(expected)
@@ -31,4 +62,29 @@ def test_matches_mindspore(case: Path, name: str) -> None:
         assert_close(actual, wanted, f"output {index}")
 
 
-KEYS = json.loads((MINDIR / "containers" / "keys.json").read_text())
+@pytest.mark.parametrize("case", [case for case in ALL if case.stem in REFUSED], ids=lambda path: path.stem)
+def test_is_refused_by_name(case: Path) -> None:
+    with pytest.raises(litehouse.UnsupportedOpError) as caught:
+        litehouse.load(case)
+    error = caught.value
+    assert error.op in str(error)
+    assert error.node in str(error)
+    assert case.name in str(error)
+    # Not known at all, or refused with a reason.
+    assert error.reason or {op for op, _ in error.all}.isdisjoint(CONVERTERS)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("container", _cases("containers"), ids=lambda path: path.stem)
+def test_containers(container: Path, name: str) -> None:
+    lock = KEYS.get(container.name, {})
+    key = {"key": lock["key"].encode(), "mode": lock["mode"]} if lock else {}
+    session = litehouse.load(container, engine=name, **key)
+    with np.load(container.parent / "io.npz") as stored:
+        assert_close(session.run([stored["input_0"]])[0], stored["output_0"])
+
+
+def test_every_operator_with_a_case_is_known_or_listed_as_refused() -> None:
+    known = {op for case, ops in OPS.items() if case not in REFUSED for op in ops}
+    assert len(known) > 300
+    assert known <= set(CONVERTERS)

@@ -18,11 +18,14 @@ LOWEST = int(np.iinfo(np.int64).min)
 
 @op("View", view=True)
 @op("Reshape")
-def reshape(t: MindirTape, input: ir.Value, shape: Any) -> Any:
-    # A 0 means "empty", where ONNX by default takes it for "as before". With a -1 beside it, neither can be meant.
+def reshape(t: MindirTape, input: ir.Value, shape: Any, *, allowzero: Any = None) -> Any:
+    """A 0 means "empty", where ONNX takes it for "as before"; so do converted files, which state it.
+
+    With a -1 beside it, "empty" cannot be meant.
+    """
     literal = t.literal(shape) if t.is_literal(shape) else ()
-    keep_zero = None if -1 in np.atleast_1d(literal) else 1
-    return t.op("Reshape", [input, t.ints(shape)], allowzero=keep_zero)
+    keep = 1 if allowzero is None and -1 not in np.atleast_1d(literal) else allowzero
+    return t.op("Reshape", [input, t.ints(shape)], allowzero=keep)
 
 
 @op("ViewAs")
@@ -159,7 +162,14 @@ def _recorded_sizes(t: MindirTape, x: ir.Value, axis: Any) -> tuple[int, ...]:
 
 
 @op("Split")
-def split(t: MindirTape, input_x: ir.Value, axis: Any = 0, output_num: Any = 1, *, size_splits: Any = ()) -> Any:
+def split(
+    t: MindirTape, input_x: ir.Value, *operands: Any, axis: Any = 0, output_num: Any = 1, size_splits: Any = ()
+) -> Any:
+    """The operands are axis and count; or, in converted files, the sizes of the pieces."""
+    if len(operands) == 1 and isinstance(t.literal(operands[0]), tuple):
+        size_splits = operands[0]
+    elif operands:
+        axis, output_num = (*operands, output_num)[:2]
     if t.literal(size_splits):
         return split_into(t, input_x, axis, t.literal(size_splits))
     count = t.literal(output_num)

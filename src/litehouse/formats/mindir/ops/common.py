@@ -125,8 +125,10 @@ def narrowed(t: MindirTape, value: ir.Value, index: int = 0) -> ir.Value:
 
 
 def axis_of(t: MindirTape, axis: Any, rank: int) -> int:
-    """A literal axis, counted from the front."""
+    """A literal axis, counted from the front; converted files state it as a tensor of one number."""
     axis = t.literal(axis)
+    if isinstance(axis, tuple) and len(axis) == 1:
+        (axis,) = axis
     if not -rank <= axis < rank:
         t.refuse(f"axis {axis} of a value of rank {rank}")
     return int(axis) % rank

@@ -11,6 +11,7 @@ from litehouse.formats.mindir.tape import MindirTape
 
 INT64 = ir.DataType.INT64
 INDEX_DTYPES = (ir.DataType.INT32, INT64)
+FROM_ONNX = 2  # The source format that a converted file records for its nodes.
 FIRST, LAST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 # Slices ---------------------------------------------------------------------------------------------------------------
@@ -51,8 +52,12 @@ def strided_slice(
     ellipsis_mask: Any = 0,
     new_axis_mask: Any = 0,
     shrink_axis_mask: Any = 0,
+    *,
+    fmk_type: Any = None,
 ) -> Any:
     """Bit i of a mask speaks of entry i; bits beyond the entries mean nothing."""
+    if fmk_type == FROM_ONNX:
+        return _onnx_slice(t, input_x, begin, end, axes=strides, steps=begin_mask)
     begins, ends, steps = _entries(t, begin), _entries(t, end), t.literal(tuple(_entries(t, strides)))
     whole_begin, whole_end, ellipsis, new, shrink = (
         [bool(t.literal(mask) >> entry & 1) for entry in range(len(begins))]
@@ -78,6 +83,13 @@ def strided_slice(
                 parts.append((axis, first, last, step))
             axis += 1
     return _unsqueezed(t, pick(t, slice_axes(t, input_x, parts), picked), added)
+
+
+def _onnx_slice(t: MindirTape, x: ir.Value, begin: Any, end: Any, axes: Any, steps: Any) -> ir.Value:
+    """A slice as the converter writes it: begin, end, axes and steps are operands, and there are no masks."""
+    lists = [_entries(t, operand) for operand in (begin, end)] + [t.literal(axes), t.literal(steps)]
+    order = [axis_of(t, axis, t.rank(x)) for axis in lists[2]]
+    return slice_axes(t, x, list(zip(order, lists[0], lists[1], lists[3], strict=True)))
 
 
 def _unsqueezed(t: MindirTape, x: ir.Value, axes: list[int]) -> ir.Value:
@@ -247,11 +259,15 @@ def embedding_lookup(t: MindirTape, input_params: ir.Value, input_indices: Any, 
 
 
 @op("OneHot", "OneHotExt")
-def one_hot(t: MindirTape, indices: ir.Value, depth: Any, on_value: Any, off_value: Any, axis: Any = -1) -> Any:
+def one_hot(t: MindirTape, indices: ir.Value, depth: Any, on_value: Any, off_value: Any = None, axis: Any = -1) -> Any:
     """Written as a comparison: ONNX's own op counts negative indices from the end, MindSpore leaves them out."""
+    if off_value is None:  # Converted files: one operand with both.
+        off_value, on_value = _entries(t, on_value)
     index = t.cast(indices, INT64)
-    depth = t.literal(depth) if t.is_literal(depth) else t.cast(depth, INT64)
-    if isinstance(depth, int) and depth < 0:
+    (depth,) = _entries(t, depth)
+    if isinstance(depth, ir.Value):
+        depth = t.cast(depth, INT64)
+    elif depth < 0:
         depth = int64_op(t, "Add", t.op("ReduceMax", [index], keepdims=0, dtype=INT64), 1)
     axis = axis_of(t, axis, t.rank(index) + 1)
     places = t.op("Reshape", [positions(t, depth), t.ints((-1, *(1,) * (t.rank(index) - axis)))])

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.literals import MONAD
+from litehouse.formats.mindir.literals import MONAD, TensorType
 from litehouse.formats.mindir.memory import Loaded, Memory, content, remembered
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
@@ -71,7 +71,9 @@ def tuple_get_item(t: MindirTape, items: Any, index: Any) -> Any:
 
 @op("Shape")
 def shape(t: MindirTape, input: ir.Value) -> Any:
-    """The sizes as a tuple: ints where the file fixes them, run-time scalars where not."""
+    """The sizes as a tuple: ints where the file fixes them, run-time scalars where not; a tensor in converted files."""
+    if isinstance(t.expected, TensorType):
+        return t.cast(t.op("Shape", [input], dtype=INT64), t.result_dtype())
     known = t.known_sizes(input)
     if None not in known:
         return known
