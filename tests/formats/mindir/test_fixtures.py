@@ -25,6 +25,8 @@ DIFFERENT = {
     ("grid_sample_3d", "openvino"): "OpenVINO has no GridSample in 3-D",
     ("grid_sample_3d_nearest_border", "openvino"): "OpenVINO has no GridSample in 3-D",
     ("matrix_determinant", "openvino"): "OpenVINO has no Det",
+    ("inplace_method_scatter", "*"): "MindSpore's CPU kernel does not write in place here; its definition says so",
+    ("slice_strided_new_axis_mask", "*"): "MindSpore's CPU kernel returns memory that it never wrote",
     ("scalar_mint_remainder_base_int32", "*"): "the file records int64 for the result, MindSpore returned int32",
     ("scalar_rmod_int32", "*"): "the file records int64 for the result, MindSpore returned int32",
 }

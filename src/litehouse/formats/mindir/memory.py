@@ -6,6 +6,7 @@ write through one of them is seen through all.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ class Memory:
         A file orders reads and writes of one name. Those of two names for one memory it leaves to chance: MindSpore
         then lets the op see the memory before or after the write.
         """
-        if any(other is not view and not _feeds(result, value) for other, result in self._reads):
+        if not _feed({result for other, result in self._reads if other is not view}, value):
             raise RefusedError(UNORDERED)
         self._reads.clear()
 
@@ -156,18 +157,17 @@ def note_reads(operands: Any, result: Any) -> None:
             note_reads(memory, result)
 
 
-def _feeds(source: ir.Value, value: ir.Value) -> bool:
-    """Whether a value is computed from another."""
-    waiting, seen = [value], {value}
-    while waiting:
-        item = waiting.pop()
-        if item is source:
-            return True
+def _feed(sources: set[ir.Value], value: ir.Value) -> bool:
+    """Whether a value is computed from all of the others. The nearest are looked at first."""
+    waiting, seen = deque([value]), {value}
+    while sources and waiting:
+        item = waiting.popleft()
+        sources.discard(item)
         node = item.producer()
-        found = [value for value in node.inputs if value is not None and value not in seen] if node else []
+        found = [source for source in node.inputs if source is not None and source not in seen] if node else []
         waiting.extend(found)
         seen.update(found)
-    return False
+    return not sources
 
 
 def remembered(value: Any) -> Any:
