@@ -47,7 +47,7 @@ def test_console_examples(page: Path, tmp_path: Path) -> None:
         # What an example writes goes to a folder of the test; what it reads lies in the repository.
         arguments = [str(REPOSITORY / word) if (REPOSITORY / word).exists() else word for word in arguments]
         done = subprocess.run(
-            [sys.executable, "-m", "litehouse.cli", *arguments], cwd=tmp_path, capture_output=True, text=True
+            [sys.executable, "-m", "litehouse", *arguments], cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
 

@@ -119,7 +119,7 @@ def test_precision_is_fp32_unless_lower_is_allowed(engine: str) -> None:
 def test_lower_precision_is_taken_where_the_machine_has_it(monkeypatch: pytest.MonkeyPatch, lower: str | None) -> None:
     monkeypatch.setattr(openvino_engine, "lower_precision", lambda: lower)
     options = litehouse.Options(precision="fp16")
-    assert select(options).name == ("onnxruntime" if lower is None else "openvino")
+    assert select(options)[0].name == ("onnxruntime" if lower is None else "openvino")
     assert (
         openvino_engine._settings(options, lower or "fp32")["INFERENCE_PRECISION_HINT"]
         == {

@@ -179,3 +179,57 @@ def test_weights_are_shared_with_the_arena_not_copied_through_protobuf() -> None
     assert len(shell.proto.SerializeToString()) < 1000
     # The model still has its weights afterwards.
     assert set(litehouse_model.graph.graph.initializers) == {"w1", "w2"}
+
+
+def test_auto_takes_the_engine_that_can_build_the_model(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
+    from litehouse.engines.onnxruntime import OnnxRuntimeEngine
+
+    def refuse(*_: object) -> None:
+        raise litehouse.EngineError("not this one")
+
+    monkeypatch.setattr(OnnxRuntimeEngine, "compile", refuse)
+    session = litehouse.load(mlp())
+    assert session.engine == "openvino"
+    assert_close(session.run([x])[0], mlp_result(x))
+    with pytest.raises(litehouse.EngineError, match="not this one"):
+        litehouse.load(mlp(), engine="onnxruntime")
+
+
+def test_a_provider_that_falls_back_to_the_cpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    monkeypatch.setattr(
+        onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    )
+    monkeypatch.setattr("litehouse.engines.onnxruntime._provider", lambda _: "CPUExecutionProvider")
+    with pytest.raises(litehouse.EngineError, match="cannot use 'gpu:0' on this machine"):
+        litehouse.load(mlp(), device="gpu:0")
+
+
+def test_resize_by_name_and_wrong_forms() -> None:
+    session = litehouse.load(mlp("batch"))
+    session.resize({"x": [3, 4]})
+    assert session.inputs[0].shape == (3, 4)
+    for shapes in ([3, 4], {"z": [3, 4]}, "ab"):
+        with pytest.raises(litehouse.ShapeError):
+            session.resize(shapes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"key": "0123456789ABCDEF"}, "key must be bytes, not str"),
+        ({"options": {"threads": 2}}, "options must be Options, not dict"),
+        ({"thread": 2}, "there is no option 'thread'; the options are device, engine, threads"),
+    ],
+)
+def test_wrong_arguments_of_load(arguments: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        litehouse.load(mlp(), **arguments)
+
+
+def test_repr() -> None:
+    session = litehouse.load(mlp())
+    assert repr(session) == "<Session <bytes>: x float32[2, 4] -> y, on onnxruntime>"
+    session.close()
+    assert "closed" in repr(session)

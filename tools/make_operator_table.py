@@ -23,6 +23,7 @@ calculation by hand is compared), or that the operator is a form of another one 
 
 Any other operator is refused with `UnsupportedOpError`, which names it. So are operands and attributes that a converter
 does not handle, with the reason. In-place forms (`Inplace…`) and views (`…View`) keep MindSpore's aliasing.
+Ops that write (`Assign…`, `Scatter…`) are supported on tensors that the network computes, not yet on weights.
 """
 
 

@@ -51,7 +51,7 @@ class UnsupportedOpError(LitehouseError):
         for op, node in self.all:
             nodes.setdefault(op, []).append(node)
         head = f"{path}: {len(nodes)} unsupported {format} op{'s' if len(nodes) > 1 else ''}"
-        lines = [f"{head}: {reason}:" if reason else f"{head}:"]
+        lines = [f"{head} ({reason}):" if reason else f"{head}:"]
         for op, at in nodes.items():
             more = f" and {len(at) - 1} more" if len(at) > 1 else ""
             lines.append(f"  {_plain(op)} (node {_plain(at[0])}{more})")

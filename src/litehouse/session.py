@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
@@ -16,9 +16,10 @@ from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
 
 if TYPE_CHECKING:
-    from litehouse.engines.base import Engine, Program, Runner
+    from litehouse.engines.base import Program, Runner
 
 REMEMBERED_SHAPES = 16
+Item = TypeVar("Item")
 
 
 def read(
@@ -42,6 +43,8 @@ def read(
     """
     from litehouse import formats, passes
 
+    if key is not None and not isinstance(key, bytes):
+        raise TypeError(f"key must be bytes, not {type(key).__name__}; b'...' or text.encode() gives them")
     return passes.prepare(formats.read(source, key=key, mode=mode, limits=limits))
 
 
@@ -67,6 +70,13 @@ def load(
         UnsupportedOpError: It uses ops that Litehouse does not run.
         EngineError: No engine can run it here.
     """
+    if options is not None and not isinstance(options, Options):
+        raise TypeError(
+            f"options must be Options, not {type(options).__name__}; fields can be given by name: threads=2"
+        )
+    unknown = sorted(set(fields) - set(Options.__slots__))
+    if unknown:
+        raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(Options.__slots__)}")
     options = replace(options or Options(), **fields)
     return Session(read(source, key=key, mode=mode, limits=options.limits), options)
 
@@ -95,15 +105,14 @@ class Session:
 
     def __init__(self, model: Model, options: Options | None = None) -> None:
         """Choose an engine and compile the model; `litehouse.load` does this from a file."""
-        from litehouse.engines.select import select
+        from litehouse.engines.select import compile_first
 
         self.model = model
         self.options = options or Options()
-        self._engine: Engine = select(self.options)
-        self.engine = self._engine.name
         self._resizing = threading.Lock()
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
-        program = self._engine.compile(model, self.options)
+        self._engine, program = compile_first(model, self.options)
+        self.engine = self._engine.name
         self.precision = program.precision
         self._build: _Build | None = _build(program, model.inputs, model.outputs)
 
@@ -163,16 +172,20 @@ class Session:
         finally:
             build.runners.append(runner)
 
-    def resize(self, shapes: Sequence[Sequence[int]]) -> None:
-        """Give the inputs other shapes, one per input. On failure the old shapes stay.
+    def resize(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
+        """Give the inputs other shapes, one per input, in order or by name. On failure the old shapes stay.
 
         Where the new shapes only fill in dynamic dimensions, nothing is rebuilt.
 
         Raises:
             ShapeError: The count is wrong, or the model cannot take these shapes.
         """
-        wanted = tuple(tuple(shape) for shape in shapes)
         model = self.model
+        if isinstance(shapes, Mapping):
+            shapes = _in_order(shapes, model.inputs)
+        if not all(isinstance(shape, Sequence) for shape in shapes):
+            raise ShapeError(f"give one shape per input, as [[1, 3, 224, 224]], not {shapes!r}")
+        wanted = tuple(tuple(shape) for shape in shapes)
         if len(wanted) != len(model.inputs):
             raise ShapeError(f"the model takes {len(model.inputs)} inputs, but {len(wanted)} shapes were given")
         for info, shape in zip(model.inputs, wanted, strict=True):
@@ -193,6 +206,13 @@ class Session:
         """Free the model's memory. The session cannot run afterwards."""
         self._build = None
         self._remembered.clear()
+
+    def __repr__(self) -> str:
+        """The model, its signature and its engine."""
+        if self._build is None:
+            return f"<Session {self.model.path}: closed>"
+        names = ", ".join(info.name for info in self.model.outputs)
+        return f"<Session {self.model.path}: {_describe(self.inputs)} -> {names}, on {self.engine}>"
 
     def __enter__(self) -> Self:
         """The session itself."""
@@ -253,7 +273,7 @@ def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
     )
 
 
-def _in_order(named: Mapping[str, np.ndarray], infos: tuple[TensorInfo, ...]) -> list[np.ndarray]:
+def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...]) -> list[Item]:
     missing = [info.name for info in infos if info.name not in named]
     unknown = sorted(set(named) - {info.name for info in infos})
     if missing or unknown:

@@ -105,19 +105,10 @@ def recurrent() -> list[Case]:
         case("lstm_two_layers_bidirectional", lstm(3, 4, num_layers=2, bidirectional=True), f32(3, 2, 3)),
         case("lstm_with_state", "self.net(x, (y, z))", f32(4, 2, 3), f32(1, 2, 5), f32(1, 2, 5), net=lstm(3, 5)),
         case("gru", nn.GRU(3, 5), f32(2, 2, 3)),
-        case("gru_bidirectional", nn.GRU(3, 4, bidirectional=True), f32(2, 2, 3)),
         case("rnn_tanh", nn.RNN(3, 5), f32(2, 2, 3)),
-        case("rnn_relu", nn.RNN(3, 5, nonlinearity="relu"), f32(2, 2, 3)),
         case("lstm_cell", "self.net(x, (y, z))", f32(2, 3), f32(2, 5), f32(2, 5), net=nn.LSTMCell(3, 5)),
         case("gru_cell", "self.net(x, y)", f32(2, 3), f32(2, 5), net=nn.GRUCell(3, 5)),
         case("rnn_cell", "self.net(x, y)", f32(2, 3), f32(2, 5), net=nn.RNNCell(3, 5)),
-        case(
-            "lstm_sequence_length",
-            "self.net(x, None, y)",
-            f32(3, 2, 3),
-            values([2, 3], "int32"),
-            net=lstm(3, 4),
-        ),
     ]
 
 

@@ -219,13 +219,11 @@ def half_network() -> nn.Cell:
 
 def cases() -> list[Case]:
     image = f32(2, 3, 12, 10)
-    unet = [(None, 4, 8, 6), (None,), (None, 5, 10)]
     return [
         case("resnet", ResidualNet(), image),
         case("resnet_dynamic", ResidualNet(), image, shapes=[(None, 3, None, None)]),
         case("mobile", MobileBlockNet(), image),
         case("unet", UNet(), f32(1, 4, 8, 6), values([37.0]), f32(1, 5, 10)),
-        case("unet_dynamic_batch", UNet(), f32(2, 4, 8, 6), values([37.0, 3.0]), f32(2, 5, 10), shapes=unet),
         case("crnn", CharacterReader(), f32(1, 1, 8, 14)),
         case("negative_pool", NegativePoolNet(), f32(2, 3, 9, 7)),
         case("half", half_network(), f16(2, 3, 8, 6), dtype="float16"),

@@ -17,7 +17,7 @@ from litehouse.parallel.budget import thread_budget
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "ascend": "CANNExecutionProvider"}
 WHEELS = {"gpu": "onnxruntime-gpu", "ascend": "onnxruntime-cann"}
-ERRORS_ONLY = 3
+FATAL_ONLY = 4  # what is an error comes as an exception
 
 
 class OnnxRuntimeEngine:
@@ -72,6 +72,12 @@ class OnnxRuntimeProgram:
                 )
             except Exception as error:
                 raise EngineError(f"{model.path}: ONNX Runtime cannot build the model: {error}") from error
+        # A provider whose libraries are missing is left out without an error: the CPU would do its work unnoticed.
+        if PROVIDERS[options.device_kind] not in self.session.get_providers():
+            raise EngineError(
+                f"{model.path}: ONNX Runtime cannot use {options.device!r} on this machine; "
+                "check that the device is there and that its driver and libraries are installed"
+            )
         self._path = model.path
         self._inputs = [info.name for info in model.inputs]
         self._outputs = [info.name for info in model.outputs]
@@ -113,7 +119,7 @@ def _settings(onnxruntime: Any, options: Options) -> Any:
     if options.inter_op > 1:
         settings.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-    settings.log_severity_level = ERRORS_ONLY
+    settings.log_severity_level = FATAL_ONLY
     return settings
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from litehouse.engines.base import Engine
+from litehouse.engines.base import Engine, Program
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.errors import EngineError
+from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
 
-def select(options: Options) -> Engine:
-    """The engine for these options: the one they name, else the first that offers what they ask for.
+def select(options: Options) -> list[Engine]:
+    """The engines that can serve these options, best first: the one they name, else all that offer what they ask for.
 
     Raises:
         EngineError: No engine can serve them; the text says what is missing.
@@ -24,14 +25,32 @@ def select(options: Options) -> Engine:
     if cores_for(options.affinity):
         needs.add("affinity")
     candidates = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
-    if options.precision == "fp16":
-        # Lower precision is allowed, not demanded: an engine that offers it comes first, the others stay at fp32.
-        candidates.sort(key=lambda engine: engine.available(options) is not None or engine.lower_precision() is None)
-    reasons = []
+    found, reasons = [], []
     for engine in candidates:
         missing = needs - engine.capabilities
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else engine.available(options)
         if reason is None:
-            return engine
-        reasons.append(f"{engine.name}: {reason}")
-    raise EngineError(f"no engine can run on {options.device!r}. " + "; ".join(reasons))
+            found.append(engine)
+        else:
+            reasons.append(f"{engine.name}: {reason}")
+    if not found:
+        raise EngineError(f"no engine can run on {options.device!r}. " + "; ".join(reasons))
+    if options.precision == "fp16":
+        # Lower precision is allowed, not demanded: an engine that has it comes first, the others stay at fp32.
+        found.sort(key=lambda engine: engine.lower_precision() is None)
+    return found
+
+
+def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
+    """The first engine that can build the model, and the program that it built.
+
+    Raises:
+        EngineError: None can; the text is that of the best one.
+    """
+    failures: list[EngineError] = []
+    for engine in select(options):
+        try:
+            return engine, engine.compile(model, options)
+        except EngineError as error:
+            failures.append(error)
+    raise failures[0]

@@ -14,6 +14,7 @@ PACKED = "compressed data; unpack it first"
 STRANGERS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"mgb", f"a MegEngine file, {LATER}"),
     (0, b"MGB", f"a MegEngine file, {LATER}"),
+    (8, b"mgv2", f"a MegEngine file, {LATER}"),
     (0, b"packed_model", f"a packed MegEngine file, {LATER}"),
     (0, b"PK\x03\x04", f"a zip archive (a PyTorch checkpoint perhaps); {EXPORT}"),
     (0, b"\x80\x02", PICKLE),
@@ -36,7 +37,7 @@ STRANGERS: tuple[tuple[int, bytes, str], ...] = (
 
 # A flatbuffer's tag stands behind a small offset. Its two zero bytes tell it from ONNX with the same text there.
 TAGGED: tuple[tuple[bytes, str], ...] = (
-    (b"MSL", f"a MindSpore Lite .ms file, {LATER}; use the .mindir file"),
+    (b"MSL", f"a MindSpore Lite .ms file, {LATER}; {EXPORT}"),
     (b"mge2", f"a MegEngine file, {LATER}"),
     (b"TFL", f"a TensorFlow Lite file; {EXPORT}"),
 )

@@ -41,7 +41,7 @@ RELU = sample("act_relu")
 """One float32 input [3, 5]."""
 ADD = sample("binary_add")
 """Two float32 inputs [2, 3, 5] and [3, 1]."""
-ADD_INT64 = sample("binary_add_int64")
+ADD_INT64 = sample("binary_int64")
 """Two int64 inputs [3, 5] and [1, 5]."""
 DYNAMIC = sample("act_softmax_dynamic")
 """One float32 input [-1, -1, 5]."""

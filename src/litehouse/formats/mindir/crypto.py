@@ -25,6 +25,7 @@ def decrypt(source: Source, key: bytes | None, mode: str) -> Source:
     """
     path = source.path
     actual = _mode(source, 0)
+    mode = mode.upper()
     if actual is None:
         raise ModelFormatError("this is not an encrypted MindIR file; leave the key out", path=path)
     if key is None:

@@ -45,6 +45,7 @@ from litehouse.weights import Weights
 
 OPSET = 20
 REFERENCE = "REF::"
+CLOSURE = "call of a closure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +137,12 @@ class Translator:
             target = self._resolve(node)
             if isinstance(target, Graph):
                 continue
-            op = target.op if target else "call of a closure"
+            op = target.op if target else CLOSURE
             self.source_ops[op] += 1
             if op not in CONVERTERS:
                 unsupported.append((op, _label(node)))
         if unsupported:
-            raise UnsupportedOpError(unsupported, format="mindir", path=self._path)
+            raise UnsupportedOpError(unsupported, format="mindir", path=self._path, reason=_why(unsupported))
 
     # Inputs, weights, outputs ----------------------------------------------------------------------------------------
 
@@ -190,7 +191,7 @@ class Translator:
         self.tape.label = "output"
         outputs: list[ir.Value] = []
         for leaf, name in zip(leaves, names, strict=True):
-            value = self.tape.tensor(leaf)
+            value = self.tape.tensor(leaf, ir.DataType.FLOAT if isinstance(leaf, float) else None)
             if value.dtype is None or value.shape is None:
                 raise ModelFormatError(
                     f"the type of output {name!r} is not recorded; the file is damaged", path=self._path
@@ -287,6 +288,16 @@ class Translator:
             if attribute.name == "shape" or attribute.ref_attr_name.startswith("shape"):
                 return decode_type(attribute, self._path, self._limits.max_depth)
         return None
+
+
+def _why(unsupported: list[tuple[str, str]]) -> str:
+    """What a user should know about these ops."""
+    ops = {op for op, _ in unsupported}
+    if ops & {"Switch", "Partial", "switch_layer", CLOSURE}:
+        return "control flow (if, while, for) is not supported yet"
+    if any(op.endswith("Fusion") or op in ("Activation", "FullConnection") for op in ops):
+        return "the file was written by MindSpore Lite's converter, which is not supported yet; use mindspore.export"
+    return ""
 
 
 def _key(node: Node) -> str:

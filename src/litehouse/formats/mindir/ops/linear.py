@@ -145,7 +145,10 @@ def inplace_addr(t: MindirTape, input: Any, vec1: Any, vec2: Any, beta: Any = 1,
 
 @op("Einsum")
 def einsum(t: MindirTape, x: Any, *, equation: Any) -> Any:
-    return narrowed(t, t.op("Einsum", widened(t, *x), equation=t.literal(equation)))
+    result = narrowed(t, t.op("Einsum", widened(t, *x), equation=t.literal(equation)))
+    # MindSpore gives a sum over everything as one number in a vector.
+    scalar = str(t.literal(equation)).replace(" ", "").endswith("->")
+    return t.op("Reshape", [result, t.ints(1)]) if scalar and t.result_rank() == 1 else result
 
 
 @op("EinsumExt")

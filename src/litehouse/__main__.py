@@ -1,0 +1,5 @@
+"""`python -m litehouse` is the `litehouse` command."""
+
+from litehouse.cli import main
+
+main()
