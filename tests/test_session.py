@@ -47,7 +47,8 @@ def test_any_memory_layout_of_inputs(engine: str, x: np.ndarray) -> None:
     wide = np.zeros((2, 8), "f")
     wide[:, ::2] = x
     reversed_rows = np.ascontiguousarray(x[::-1])[::-1]
-    for array in (np.asfortranarray(x), wide[:, ::2], reversed_rows):
+    read_only = np.frombuffer(x.tobytes(), "f").reshape(2, 4)
+    for array in (np.asfortranarray(x), wide[:, ::2], reversed_rows, read_only):
         assert_close(session.run([array])[0], mlp_result(x))
 
 
@@ -130,9 +131,25 @@ def test_resize_of_a_fixed_dimension_rebuilds(engine: str) -> None:
     assert session.outputs[0].shape == (6, 3)
     session.resize([[2, 4]])
     assert session.outputs[0].shape == (2, 3)
+    two = np.ones((2, 4), "f")
+    assert_close(session.run([two])[0], mlp_result(two))
 
 
-@pytest.mark.parametrize("shapes", [[], [[2]], [[2, 4], [1]], [[-1, 4]], [[2, 5]]])
+def test_outputs_that_depend_on_the_data_stay_dynamic() -> None:
+    nodes = [node("NonZero", "x", "i"), node("Cast", "i", "y", to=1)]
+    session = litehouse.load(model(nodes, {"x": [4]}, {"y": [1, "n"]}))
+    session.resize([[6]])
+    assert session.outputs[0].shape == (1, "n")
+
+
+def test_a_resize_that_zeros_cannot_try() -> None:
+    bytes_ = model([node("Div", "a x", "y")], {"x": [4]}, {"y": [4]}, {"a": np.array([6], np.int32)}, dtype=6)
+    session = litehouse.load(bytes_, engine="onnxruntime")
+    session.resize([[2]])
+    np.testing.assert_array_equal(session.run([np.array([2, 3], np.int32)])[0], [3, 2])
+
+
+@pytest.mark.parametrize("shapes", [[], [[2]], [[2, 4], [1]], [[-1, 4]], [[2, 5]], [[1.5, 4]], [[10**12, 4]]])
 def test_impossible_resize_keeps_the_old_shapes(engine: str, x: np.ndarray, shapes: list[list[int]]) -> None:
     session = litehouse.load(mlp(), engine=engine)
     with pytest.raises(litehouse.ShapeError):

@@ -1,5 +1,6 @@
 """Reads handwritten digits with the network of `examples/digits`, through the `mindspore_lite` interface."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 import mindspore_lite as mslite
 
 DIGITS = Path(__file__).resolve().parent.parent / "digits"
-SHADES = " ░▒▓█"
+BLOCKS, LETTERS = " ░▒▓█", " .:*#"
 WHITEST = 16
 ACROSS, DOWN = 4, 2
 
@@ -45,8 +46,9 @@ def read_digits(pictures: np.ndarray) -> np.ndarray:
 def show(pictures: np.ndarray, answers: np.ndarray, labels: np.ndarray) -> str:
     """Pictures side by side, two letters to a dot, with the answer and the truth below."""
     lines = []
+    shades = shades_of(sys.stdout.encoding)
     for y in range(pictures.shape[1]):
-        dots = [[SHADES[int(shade) * (len(SHADES) - 1) // WHITEST] * 2 for shade in picture[y]] for picture in pictures]
+        dots = [[shades[int(shade) * (len(shades) - 1) // WHITEST] * 2 for shade in picture[y]] for picture in pictures]
         lines.append("   ".join("".join(row) for row in dots))
     width = 2 * pictures.shape[2]
     captions = [
@@ -55,6 +57,15 @@ def show(pictures: np.ndarray, answers: np.ndarray, labels: np.ndarray) -> str:
     ]
     lines.append("   ".join(caption.center(width) for caption in captions))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def shades_of(encoding: str) -> str:
+    """Signs from dark to white that the encoding has."""
+    try:
+        BLOCKS.encode(encoding)
+    except UnicodeEncodeError:
+        return LETTERS
+    return BLOCKS
 
 
 if __name__ == "__main__":

@@ -5,14 +5,21 @@ from collections.abc import Sequence
 MAX_NAME = 200
 
 
-def _plain(name: str) -> str:
-    """A name from a file, fit for a terminal: no control characters, no endless length."""
-    shown = name if name.isprintable() else ascii(name)[1:-1]
-    return shown if len(shown) <= MAX_NAME else shown[:MAX_NAME] + "…"
+def printable(text: str) -> str:
+    """Text with names from a file in it, fit for a terminal: no control characters but line ends."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else ascii(letter)[1:-1] for letter in text)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
 
 
 class LitehouseError(Exception):
     """The base of all errors that Litehouse raises on purpose."""
+
+    def __init__(self, message: str = "") -> None:
+        """Make the error; control characters, which names in a file may hold, are written as escapes."""
+        super().__init__(printable(message))
 
 
 class ModelFormatError(LitehouseError):
@@ -54,7 +61,7 @@ class UnsupportedOpError(LitehouseError):
         lines = [f"{head} ({reason}):" if reason else f"{head}:"]
         for op, at in nodes.items():
             more = f" and {len(at) - 1} more" if len(at) > 1 else ""
-            lines.append(f"  {_plain(op)} (node {_plain(at[0])}{more})")
+            lines.append(f"  {_short(op)} (node {_short(at[0])}{more})")
         super().__init__("\n".join([*lines, "`litehouse inspect` shows the whole model; please report what you need."]))
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 GIB = 1 << 30
+MAX_THREADS = 4096
 
 ENGINES = ("auto", "onnxruntime", "openvino")
 PRECISIONS = ("fp32", "fp16")
@@ -39,7 +40,7 @@ class Options:
         inter_op: Ops that run side by side; 0 leaves it to the engine.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed.
         affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
-        cache: Folder where an engine keeps compiled models; None keeps nothing.
+        cache: Folder where OpenVINO keeps compiled models; None keeps nothing.
         limits: What a model file may ask for.
 
     Example:
@@ -68,8 +69,8 @@ class Options:
                 raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
         for name in ("threads", "inter_op"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 0:
-                raise ValueError(f"{name} must be an int of at least 0, not {value!r}")
+            if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
+                raise ValueError(f"{name} must be an int from 0 to {MAX_THREADS}, not {value!r}")
         if isinstance(self.affinity, str):
             if self.affinity not in CORE_CLASSES:
                 raise ValueError(f"affinity must be core ids or one of {CORE_CLASSES}, not {self.affinity!r}")

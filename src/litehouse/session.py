@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections import OrderedDict
@@ -114,6 +115,7 @@ class Session:
         self._engine, program = compile_first(model, self.options)
         self.engine = self._engine.name
         self.precision = program.precision
+        self._program: Program | None = program  # as the file has it; a resize may need another one
         self._build: _Build | None = _build(program, model.inputs, model.outputs)
 
     @property
@@ -185,7 +187,10 @@ class Session:
             shapes = _in_order(shapes, model.inputs)
         if not all(isinstance(shape, Sequence) for shape in shapes):
             raise ShapeError(f"give one shape per input, as [[1, 3, 224, 224]], not {shapes!r}")
-        wanted = tuple(tuple(shape) for shape in shapes)
+        try:
+            wanted = tuple(tuple(operator.index(size) for size in shape) for shape in shapes)
+        except TypeError:
+            raise ShapeError(f"shapes must be made of ints, not {shapes!r}") from None
         if len(wanted) != len(model.inputs):
             raise ShapeError(f"the model takes {len(model.inputs)} inputs, but {len(wanted)} shapes were given")
         for info, shape in zip(model.inputs, wanted, strict=True):
@@ -204,7 +209,7 @@ class Session:
 
     def close(self) -> None:
         """Free the model's memory. The session cannot run afterwards."""
-        self._build = None
+        self._build = self._program = None
         self._remembered.clear()
 
     def __repr__(self) -> str:
@@ -231,9 +236,8 @@ class Session:
         model = self.model
         infos = tuple(replace(info, shape=shape) for info, shape in zip(model.inputs, shapes, strict=True))
         if all(_fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
-            first = self._remembered.get(()) or self._current()
-            self._remembered.setdefault((), first)
-            return _build(first.program, infos, model.outputs if _is_static(model.outputs) else None)
+            assert self._program is not None  # the session is open
+            return _build(self._program, infos, model.outputs if _is_static(model.outputs) else None)
         if model.fixed_nodes:
             raise ShapeError(
                 f"the file was exported for the shapes {[list(info.shape) for info in model.inputs]} and cannot take "
@@ -243,19 +247,34 @@ class Session:
         try:
             build = _build(self._engine.compile(model, self.options, shapes), infos, None)
             build.outputs = self._trial(build)
-        except EngineError as error:
-            raise ShapeError(
-                f"the network cannot take the shapes {[list(shape) for shape in shapes]}: {error}"
-            ) from error
+        except (EngineError, MemoryError) as error:
+            wanted = [list(shape) for shape in shapes]
+            raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
         return build
 
     def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
-        """The outputs' infos, from a run on zeros; where an input is dynamic, what the file says."""
+        """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""
         if not _is_static(build.inputs):
             return self.model.outputs
-        zeros = [np.zeros(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
-        results = build.program.bind().run(zeros)
-        return tuple(replace(info, shape=array.shape) for info, array in zip(self.model.outputs, results, strict=True))
+        shapes = [(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
+        runner = build.program.bind()
+        try:
+            results = runner.run([np.zeros(shape, dtype) for shape, dtype in shapes])
+        except EngineError:
+            # Some networks cannot take zeros: they divide by an integer input.
+            results = runner.run([np.ones(shape, dtype) for shape, dtype in shapes])
+        # With inputs of fixed shapes, a dynamic size is one that depends on the data: no trial can tell it.
+        by_data = _is_static(self.model.inputs)
+        return tuple(
+            replace(info, shape=_known_shape(info, array.shape) if by_data else array.shape)
+            for info, array in zip(self.model.outputs, results, strict=True)
+        )
+
+
+def _known_shape(info: TensorInfo, found: tuple[int, ...]) -> tuple[Any, ...]:
+    if len(info.shape) != len(found):
+        return found
+    return tuple(size if isinstance(old, int) else old for old, size in zip(info.shape, found, strict=True))
 
 
 def _build(program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None) -> _Build:

@@ -236,7 +236,7 @@ class Model:
             TypeError: `key` is no str.
         """
         check_instance("key", key, str)
-        if key is None or self._session is None:
+        if self._session is None:
             return ""
         if key == "input_shape":
             return ";".join(f"{info.name}:[{','.join(map(str, info.shape))}]" for info in self._inputs)

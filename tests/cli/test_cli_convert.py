@@ -111,5 +111,8 @@ def test_nothing_is_left_behind_on_failure(tmp_path, mlp, monkeypatch):
 
 
 def test_bad_targets(tmp_path, mlp):
+    for name in ("out.mindir", "out", "onnx"):
+        assert f"{name}: the name must end in .onnx" in failure(call("convert", mlp, tmp_path / name))
+        assert not (tmp_path / name).exists()
     assert "this is not a file" in failure(call("convert", mlp, tmp_path))
     assert "cannot write the file" in failure(call("convert", mlp, tmp_path / "absent" / "out.onnx"))

@@ -48,12 +48,30 @@ def locked(tmp_path):
 
 def test_key_as_hex_file_and_environment(tmp_path, locked, monkeypatch):
     raw = write(tmp_path / "key.bin", KEY)
-    text = write(tmp_path / "key.txt", KEY.hex().encode() + b"\n")
-    for key in (KEY.hex(), f"@{raw}", f"@{text}"):
+    ended = write(tmp_path / "ended.txt", KEY + b"\n")
+    ended_elsewhere = write(tmp_path / "ended_elsewhere.txt", KEY + b"\r\n")
+    for key in (KEY.hex(), f"text:{KEY.decode()}", f"@{raw}", f"@{ended}", f"@{ended_elsewhere}"):
         result = call("verify", locked, "--reference", OPS / "act_relu.npz", "--key", key)
         assert result.exit_code == 0, result.stderr
     monkeypatch.setenv("LITEHOUSE_KEY", KEY.hex())
     assert call("inspect", locked).exit_code == 0
+
+
+@pytest.mark.parametrize("size", [24, 32])
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_key_file_of_hex_digits(tmp_path, size, end):
+    key = (KEY * 2)[:size]
+    locked = write(tmp_path / "locked.mindir", encrypt((OPS / "act_relu.mindir").read_bytes(), key, "AES-GCM"))
+    file = write(tmp_path / "key.txt", key.hex().encode() + end)
+    assert call("inspect", locked, "--key", f"@{file}").exit_code == 0
+
+
+def test_key_file_of_32_digits_is_the_key_itself(tmp_path, locked):
+    digits = KEY.hex().encode()
+    file = write(tmp_path / "key.txt", digits + b"\n")
+    model = write(tmp_path / "wide.mindir", encrypt((OPS / "act_relu.mindir").read_bytes(), digits, "AES-GCM"))
+    assert call("inspect", model, "--key", f"@{file}").exit_code == 0
+    assert "hint: hex digits are read as hex, but a key file" in failure(call("inspect", locked, "--key", f"@{file}"))
 
 
 def test_every_command_takes_the_key(tmp_path, locked):
@@ -67,7 +85,9 @@ def test_every_command_takes_the_key(tmp_path, locked):
 def test_mode(tmp_path):
     locked = write(tmp_path / "cbc.mindir", encrypt((OPS / "act_relu.mindir").read_bytes(), KEY, "AES-CBC"))
     assert call("run", locked, "--zeros", "--key", KEY.hex(), "--mode", "AES-CBC").exit_code == 0
-    assert "encrypted with AES-CBC" in failure(call("run", locked, "--zeros", "--key", KEY.hex()))
+    message = failure(call("run", locked, "--zeros", "--key", KEY.hex()))
+    assert "encrypted with AES-CBC" in message
+    assert message.endswith("hint: give the mode with --mode\n")
 
 
 def test_unsupported_ops_of_an_encrypted_model(tmp_path):
@@ -82,9 +102,14 @@ def test_unsupported_ops_of_an_encrypted_model(tmp_path):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (None, "the file is encrypted (AES-GCM); give its key"),
+        (None, "the file is encrypted (AES-GCM); give its key\nhint: give the key with --key HEX, --key"),
         ("00" * 16, "the key does not open the file"),
-        ("00", "the key has 1 bytes"),
+        (
+            "00",
+            "--key, read as hex digits, has 1 bytes, but a key has 16, 24 or 32; a key that is text is given as --key",
+        ),
+        ("text:secret", "the text after text: has 6 bytes, but a key has 16, 24 or 32"),
+        ("@short.key", "short.key: the key file, read as hex digits, has 2 bytes"),
         ("secret!", "--key must be hex digits"),
         ("@absent.key", "absent.key: cannot read the key file (No such file or directory)"),
         ("@broken.key", "the key file has 17 bytes and does not hold hex digits"),
@@ -92,6 +117,7 @@ def test_unsupported_ops_of_an_encrypted_model(tmp_path):
 )
 def test_bad_keys(tmp_path, monkeypatch, locked, key, message):
     monkeypatch.chdir(tmp_path)
+    write(tmp_path / "short.key", b"0123\n")
     write(tmp_path / "broken.key", b"secret-secret-sec")
     told = failure(call("inspect", locked, *([] if key is None else ["--key", key])))
     assert message in told

@@ -1,5 +1,7 @@
 """The command as a whole: help, versions, exit codes, errors, progress, and what it imports."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -7,14 +9,20 @@ import pytest
 from cli.support import OPS, call, failure
 
 import litehouse
+import onnx_models
 
 HEAVY = ("onnxruntime", "openvino", "onnx", "onnx_ir", "google.protobuf", "cryptography")
 
 
-def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+def shell(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     program = "from litehouse.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        encoding=environment.get("PYTHONIOENCODING", "utf-8"),
+        timeout=60,
+        check=False,
     )
 
 
@@ -29,6 +37,20 @@ def test_as_a_process():
     assert done.stderr.splitlines() == [
         "error: absent.mindir: cannot open the file (No such file or directory); check the path and its permissions"
     ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_any_encoding(tmp_path, encoding):
+    model = tmp_path / "größe.onnx"
+    graph = [onnx_models.node("Relu", "x", "größe…")]
+    model.write_bytes(onnx_models.model(graph, {"x": [3, 5]}, {"größe…": [3, 5]}))
+    shown = {}
+    for command in (["run", "--zeros"], ["run"], ["inspect"], ["inspect", "--json"]):
+        done = shell(command[0], str(model), *command[1:], PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+        assert done.returncode == (1 if command == ["run"] else 0), done.stderr
+        assert "Traceback" not in done.stderr
+        shown[tuple(command)] = done.stdout
+    assert json.loads(shown["inspect", "--json"])["outputs"][0]["name"] == "größe…"
 
 
 def test_help_imports_no_engine():

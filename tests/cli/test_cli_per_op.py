@@ -152,8 +152,8 @@ def test_command_names_the_op(tmp_path, wrong):
     shown = result.stdout.splitlines()
     assert "FAIL" in shown[1]
     assert "openvino parts from unoptimised ONNX Runtime at Tanh, node place/2" in shown
-    assert shown[-2].split()[:2] == ["input", "h1"]
-    assert shown[-1].split()[:2] == ["output", "h2"]
+    assert shown[-2].split()[:2] == ["h1", "input"]
+    assert shown[-1].split()[:2] == ["h2", "output"]
     result = call("verify", model, "--reference", folder, "--engine", "onnxruntime", "--per-op")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == "onnxruntime agrees with unoptimised ONNX Runtime in all 4 values"

@@ -36,7 +36,8 @@ def test_table_of_outputs(files, stored, engine):
     np.testing.assert_allclose(numbers[:3], [expected.min(), expected.max(), expected.mean()], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(numbers[3:], expected.reshape(-1)[:5], rtol=1e-4)
     assert row[-1] == "…"
-    assert last == ["engine:", "onnxruntime" if engine == "auto" else engine]
+    used = "onnxruntime" if engine == "auto" else engine
+    assert last == ["engine:", used, "device:", "cpu", "precision:", "fp32"]
 
 
 def test_inputs_by_name_in_any_order(tmp_path, files, stored):
@@ -45,7 +46,7 @@ def test_inputs_by_name_in_any_order(tmp_path, files, stored):
     np.testing.assert_allclose(np.load(folder / "output_0.npy"), stored["output_0"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("names", [("x", "y"), ("input_0", "input_1"), ("one", "two")])
+@pytest.mark.parametrize("names", [("x", "y"), ("input_0", "input_1")])
 def test_inputs_from_npz(tmp_path, stored, names):
     np.savez(tmp_path / "all.npz", **dict(zip(names, (stored["input_0"], stored["input_1"]), strict=True)))
     folder = tmp_path / "new" / "out"
@@ -71,7 +72,8 @@ def test_bare_values(tmp_path, mlp):
     np.testing.assert_allclose(np.load(tmp_path / "output_0.npy"), onnx_models.mlp_result(x), rtol=1e-4)
     x[:1].tofile(tmp_path / "x.bin")
     message = failure(call("run", mlp, "--input", tmp_path / "x.bin"))
-    assert "not the bytes of float32 [2, 4] for input 'x'" in message
+    assert "x.bin: 16 bytes, 32 expected: input 'x' is float32 [2, 4]" in message
+    assert "cannot read the file" in failure(call("run", mlp, "--input", tmp_path / "absent.bin"))
 
 
 def test_missing_inputs_are_listed(files):
@@ -101,6 +103,7 @@ def test_random_fills_every_dtype_and_dynamic_sizes(tmp_path):
         data.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT32
         result = call("run", write(tmp_path / "cast.onnx", data.SerializeToString()), "--random", 1)
         assert lines(result)[1][:4] == ["y", "int32", "[1,", "3]"]
+        assert "note: input 'x' is filled as [1, 3]: the dynamic dimensions of [batch, 3] become 1" in result.stderr
 
 
 def test_repeat_prints_times(mlp):
@@ -113,7 +116,9 @@ def test_repeat_prints_times(mlp):
 def test_resize(tmp_path, mlp):
     x = np.ones((5, 4), np.float32)
     given = ["--input", save(tmp_path / "x.npy", x)]
-    assert "must have the shape [2, 4], not [5, 4]" in failure(call("run", mlp, *given))
+    message = failure(call("run", mlp, *given))
+    assert "must have the shape [2, 4], not [5, 4]" in message
+    assert message.splitlines()[-1] == "hint: give the inputs the shapes of the arrays with --resize"
     assert call("run", mlp, *given, "--resize", "--output", tmp_path).exit_code == 0
     np.testing.assert_allclose(np.load(tmp_path / "output_0.npy"), onnx_models.mlp_result(x), rtol=1e-4)
 
@@ -124,6 +129,14 @@ def test_outputs_are_not_overwritten(tmp_path, mlp):
     assert np.load(precious).shape == (1,)
     assert call("run", mlp, "--zeros", "--output", tmp_path, "--force").exit_code == 0
     assert np.load(precious).shape == (2, 3)
+
+
+def test_output_that_is_a_file(tmp_path, mlp):
+    precious = write(tmp_path / "out", b"precious")
+    for folder in (precious, precious / "inner"):
+        message = failure(call("run", mlp, "--zeros", "--force", "--output", folder))
+        assert f"{precious}: this is a file; --output names the folder" in message
+    assert precious.read_bytes() == b"precious"
 
 
 def test_values_that_are_not_finite(tmp_path):
@@ -148,7 +161,10 @@ def test_empty_output(tmp_path):
         (["x=x.npy", "x=x.npy"], "input 'x' is given twice"),
         (["text.npy"], "text.npy: not a readable .npy or .npz file"),
         (["pickle.npy"], "pickle.npy: not a readable .npy or .npz file"),
-        (["two.npz"], "two.npz: holds a, b"),
+        (["two.npz"], "two.npz: the array 'a' is no input"),
+        (["extra.npz"], "extra.npz: the array 'label' is no input"),
+        (["many.npz"], "many.npz: the array 'input_1' is no input"),
+        (["outputs.npz"], "outputs.npz: holds no input"),
         (["x=two.npz"], "two.npz: holds 2 arrays"),
         (["double.npy"], "input 'x' must be float32, not float64"),
     ],
@@ -160,5 +176,8 @@ def test_bad_inputs(tmp_path, monkeypatch, mlp, given, message):
     write(tmp_path / "text.npy", b"1 2 3")
     np.save(tmp_path / "pickle.npy", np.array([{}]), allow_pickle=True)
     np.savez(tmp_path / "two.npz", a=np.load(x), b=np.load(x))
+    np.savez(tmp_path / "extra.npz", x=np.load(x), label=np.load(x))
+    np.savez(tmp_path / "many.npz", input_0=np.load(x), input_1=np.load(x))
+    np.savez(tmp_path / "outputs.npz", output_0=np.load(x))
     arguments = [word for text in given for word in ("--input", text)]
     assert message in failure(call("run", mlp, *arguments))

@@ -21,9 +21,9 @@ def reference(tmp_path):
 @pytest.mark.parametrize("name", ["act_relu", "dense", "binary_add", "conv2d_pad", "arg_argmax_float16"])
 def test_stored_outputs_of_mindspore(engine, name):
     shown = lines(call("verify", OPS / f"{name}.mindir", "--reference", OPS / f"{name}.npz", "--engine", engine))
-    assert shown[0] == ["output", "dtype", "shape", "range", "max", "error", "of", "the", "range", "at"]
+    assert shown[0] == ["output", "dtype", "shape", "range", "max", "error", "of", "range", "at"]
     assert "OK" in shown[1]
-    assert shown[-1] == ["engine:", engine]
+    assert shown[-1] == ["engine:", engine, "device:", "cpu", "precision:", "fp32"]
 
 
 def test_folder_and_folder_with_npz(tmp_path, mlp, reference):
@@ -56,7 +56,8 @@ def test_wrong_shape_fails_with_a_note(mlp, reference):
     save(reference / "output_0.npy", np.zeros((3, 2), np.float32))
     result = call("verify", mlp, "--reference", reference)
     assert result.exit_code == 1
-    assert "FAIL  the shape is [2, 3], not [3, 2]" in result.stdout
+    assert "FAIL" in result.stdout
+    assert "y: the shape is [2, 3], not [3, 2]" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -84,3 +85,13 @@ def test_absent_reference(mlp):
 def test_wrong_inputs(mlp, reference):
     save(reference / "input_0.npy", np.zeros((2, 5), np.float32))
     assert "must have the shape [2, 4], not [2, 5]" in failure(call("verify", mlp, "--reference", reference))
+
+
+def test_resize(tmp_path, mlp, engine):
+    x = np.linspace(-1, 1, 20, dtype=np.float32).reshape(5, 4)
+    reference = store(tmp_path / "larger", [x], [onnx_models.mlp_result(x)])
+    arguments = ["verify", mlp, "--reference", reference, "--engine", engine, "--per-op"]
+    assert "hint: give the inputs the shapes of the arrays with --resize" in failure(call(*arguments))
+    shown = lines(call(*arguments, "--resize"))
+    assert "OK" in shown[1]
+    assert shown[-1][1:5] == ["agrees", "with", "unoptimised", "ONNX"]

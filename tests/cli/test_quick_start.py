@@ -1,5 +1,6 @@
 """The programs of `make demo`."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,9 +14,14 @@ EXAMPLES = REPOSITORY / "examples"
 TUTORIAL = REPOSITORY.parent / "shared" / "tutorials" / "mindspore_lite_inference_en.md"
 
 
-def run(program, folder):
+def run(program, folder, **environment):
     done = subprocess.run(
-        [sys.executable, EXAMPLES / "quick_start" / program], cwd=folder, capture_output=True, text=True, timeout=60
+        [sys.executable, EXAMPLES / "quick_start" / program],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -54,3 +60,11 @@ def test_digits_are_shown_and_read(tmp_path):
     right, count, accuracy = re.search(r"(\d+) of (\d+) held-back .* accuracy ([\d.]+)%", shown).groups()
     assert float(accuracy) > 90
     assert float(accuracy) == pytest.approx(100 * int(right) / int(count), abs=0.06)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_digits_without_blocks(tmp_path, encoding):
+    shown = run("digits.py", tmp_path, PYTHONIOENCODING=encoding)
+    assert shown.isascii()
+    assert "##" in shown
+    assert len(re.findall(r"read (\d), is (\d)", shown)) == 8

@@ -114,7 +114,7 @@ def test_sm4_takes_one_size(size: int) -> None:
 
 
 @pytest.mark.parametrize("actual", MAGIC)
-@pytest.mark.parametrize("given", [*MAGIC, "", "AES", "aes-gcm"])
+@pytest.mark.parametrize("given", [*MAGIC, "", "AES"])
 def test_wrong_mode(actual: str, given: str) -> None:
     if actual == given:
         return

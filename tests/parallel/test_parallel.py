@@ -25,18 +25,26 @@ def _write(path: Path, text: str) -> None:
 )
 def test_budget_of_cgroup_2(tmp_path: Path, cpu_max: str, threads: int) -> None:
     _write(tmp_path / "cpu.max", cpu_max)
-    assert thread_budget(tmp_path) == threads
+    assert thread_budget(tmp_path, tmp_path / "own") == threads
 
 
 @pytest.mark.parametrize(("quota", "threads"), [("-1", 8), ("400000", 4), ("50000", 1)])
 def test_budget_of_cgroup_1(tmp_path: Path, quota: str, threads: int) -> None:
     _write(tmp_path / "cpu" / "cpu.cfs_quota_us", quota)
     _write(tmp_path / "cpu" / "cpu.cfs_period_us", "100000")
-    assert thread_budget(tmp_path) == threads
+    assert thread_budget(tmp_path, tmp_path / "own") == threads
 
 
 def test_budget_without_cgroup(tmp_path: Path) -> None:
-    assert thread_budget(tmp_path) == 8
+    assert thread_budget(tmp_path, tmp_path / "own") == 8
+
+
+def test_budget_of_a_nested_cgroup(tmp_path: Path) -> None:
+    _write(tmp_path / "own", "0::/service/worker\n")
+    _write(tmp_path / "service" / "worker" / "cpu.max", "600000 100000")
+    assert thread_budget(tmp_path, tmp_path / "own") == 6
+    _write(tmp_path / "service" / "cpu.max", "200000 100000")
+    assert thread_budget(tmp_path, tmp_path / "own") == 2
 
 
 @pytest.fixture

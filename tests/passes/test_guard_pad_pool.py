@@ -39,3 +39,16 @@ def test_a_converted_file_is_safe_in_plain_onnxruntime(tmp_path: Path) -> None:
 def test_average_pooling_is_left_alone() -> None:
     read = litehouse.read(_pad_pool("AveragePool"))
     assert [node.op_type for node in read.graph.graph] == ["Pad", "AveragePool"]
+
+
+@pytest.mark.parametrize(
+    "between", [[("Identity", {})], [("Dropout", {})], [("Cast", {"to": 1})], [("Identity", {}), ("Cast", {"to": 1})]]
+)
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_the_optimiser_removes_does_not_hide_the_pair(between: list[tuple[str, dict]], name: str) -> None:
+    names = ["padded", *(f"b{index}" for index in range(len(between)))]
+    nodes = [node("Pad", "x pads", "padded")]
+    nodes += [node(op, names[index], names[index + 1], **attributes) for index, (op, attributes) in enumerate(between)]
+    nodes += [node("MaxPool", names[-1], "y", kernel_shape=[2, 2], strides=[2, 2])]
+    bytes_ = model(nodes, {"x": [1, 1, 2, 2]}, {"y": [1, 1, 2, 2]}, {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])})
+    assert (litehouse.load(bytes_, engine=name).run([NEGATIVE])[0] == 0).all()

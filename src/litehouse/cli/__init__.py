@@ -1,5 +1,7 @@
 """The `litehouse` command. Engines, formats and the graph library are imported by the command that needs them."""
 
+import io
+import sys
 from typing import Annotated
 
 import typer
@@ -41,4 +43,7 @@ def _common(
 
 def main() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names and signs that the encoding lacks become question marks
+            stream.reconfigure(errors="replace")
     app()

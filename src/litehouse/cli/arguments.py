@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from litehouse.cli.console import CommandError, working
+from litehouse.cli.console import CommandError, stdout, working
 from litehouse.model import Model
 from litehouse.options import DEVICES, ENGINES, PRECISIONS, Options
 from litehouse.session import Session, read
@@ -16,10 +16,10 @@ ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file
 Key = Annotated[
     str | None,
     typer.Option(
-        metavar="HEX|@FILE",
+        metavar="HEX|text:TEXT|@FILE",
         envvar="LITEHOUSE_KEY",
-        help="The key of an encrypted model, as hex digits, or @ and a file: one of 16, 24 or 32 bytes is the key "
-        "itself, any other holds hex digits.",
+        help="The key of an encrypted model: hex digits, text: and the key as text, or @ and a file. A file of 16, 24 "
+        "or 32 bytes, less one newline at the end, is the key itself; any other holds hex digits.",
     ),
 ]
 Mode = Annotated[str, typer.Option(metavar="MODE", help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC.")]
@@ -28,6 +28,8 @@ Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine
 Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="The device; gpu:1 for the second one.")]
 Threads = Annotated[int, typer.Option(min=0, metavar="N", help="Threads inside one op; 0 takes the process's budget.")]
 Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="fp16 allows lower precision.")]
+
+Resize = Annotated[bool, typer.Option("--resize", help="Give the model's inputs the shapes of the arrays first.")]
 
 
 def make_options(engine: str, device: str, threads: int, precision: str) -> Options:
@@ -50,16 +52,33 @@ def build_session(model: Model, options: Options) -> Session:
         return Session(model, options)
 
 
+def show_engine(session: Session) -> None:
+    """Print what the model ran on."""
+    text = f"engine: {session.engine}  device: {session.options.device}  precision: {session.precision}"
+    stdout().print(text, style="dim", soft_wrap=True)
+
+
 def parse_key(text: str | None) -> bytes | None:
     """The key that `--key` stands for. No message shows any of it."""
     if text is None:
         return None
     if text.startswith("@"):
         return _key_of_file(Path(text[1:]))
+    if text.startswith("text:"):
+        return _sized(text.removeprefix("text:").encode(), "the text after text:")
     try:
-        return bytes.fromhex(text)
+        key = bytes.fromhex(text)
     except ValueError:
-        raise CommandError("--key must be hex digits, as 30313233…, or @ and the name of a key file") from None
+        raise CommandError(
+            "--key must be hex digits, as 30313233…, or text: and the key as text, or @ and the name of a key file"
+        ) from None
+    return _sized(key, "--key, read as hex digits,", "; a key that is text is given as --key text:TEXT")
+
+
+def _sized(key: bytes, what: str, advice: str = "") -> bytes:
+    if len(key) not in KEY_SIZES:
+        raise CommandError(f"{what} has {len(key)} bytes, but a key has 16, 24 or 32{advice}")
+    return key
 
 
 def _key_of_file(path: Path) -> bytes:
@@ -69,10 +88,14 @@ def _key_of_file(path: Path) -> bytes:
         raise CommandError(f"{path}: cannot read the key file ({error.strerror}); check the path after @") from error
     if len(content) in KEY_SIZES:
         return content
+    content = content.removesuffix(b"\n").removesuffix(b"\r")
+    if len(content) in KEY_SIZES:
+        return content
     try:
-        return bytes.fromhex(content.decode("ascii"))
+        key = bytes.fromhex(content.decode("ascii"))
     except ValueError:
         raise CommandError(
             f"{path}: the key file has {len(content)} bytes and does not hold hex digits; "
-            "a key is 16, 24 or 32 bytes (mind a newline at the end)"
+            "a key has 16, 24 or 32 bytes, and one newline may follow"
         ) from None
+    return _sized(key, f"{path}: the key file, read as hex digits,")

@@ -1,5 +1,6 @@
 """Arrays from files, as inputs and as stored references; and arrays to files."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from litehouse.cli.console import CommandError, shape_text
+from litehouse.cli.console import CommandError, shape_text, stderr
+from litehouse.errors import printable
 from litehouse.model import TensorInfo
 
 NUMBERED = re.compile(r"(input|output)_(\d+)")
@@ -41,8 +43,18 @@ def gather_inputs(
             f"{len(missing)} of {len(infos)} inputs not given\n{describe(infos)}\n"
             "give each with --input FILE.npy or --input NAME=FILE.npy, or fill them with --zeros or --random SEED"
         )
+    _note_dynamic(missing)
     found |= {info.name: _filled(info, fill) for info in missing}
     return [found[info.name] for info in infos]
+
+
+def _note_dynamic(infos: Sequence[TensorInfo]) -> None:
+    """Say on stderr which dynamic dimensions become 1."""
+    for info in infos:
+        if not info.is_static:
+            made = shape_text(_filled_shape(info))
+            text = f"note: input {info.name!r} is filled as {made}: the dynamic dimensions of {shape_text(info.shape)}"
+            stderr().print(f"{text} become 1; give a file with --input for other sizes", soft_wrap=True)
 
 
 def describe(infos: Sequence[TensorInfo]) -> str:
@@ -51,7 +63,7 @@ def describe(infos: Sequence[TensorInfo]) -> str:
         return "the model takes no inputs"
     width = max(len(info.name) for info in infos)
     lines = [f"  {info.name:<{width}}  {info.dtype.name:<8} {shape_text(info.shape)}" for info in infos]
-    return "\n".join(["the model takes:", *lines])
+    return printable("\n".join(["the model takes:", *lines]))
 
 
 def load_reference(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -109,20 +121,20 @@ def _put(found: dict[str, np.ndarray], name: str, array: np.ndarray) -> None:
 
 
 def _put_archive(found: dict[str, np.ndarray], infos: Sequence[TensorInfo], path: Path) -> None:
-    """Take the inputs out of an .npz file: by name, as `input_0`, …, or in order where their count is right."""
+    """Take the inputs out of an .npz file: by name, or as `input_0`, …; stored outputs may be there too."""
     arrays = _load_npz(path)
-    names = {info.name for info in infos}
-    numbers = {f"input_{index}": info.name for index, info in enumerate(infos)}
-    chosen = {name: array for name, array in arrays.items() if name in names}
-    if not chosen:
-        chosen = {numbers[name]: array for name, array in arrays.items() if name in numbers}
-    if not chosen:
-        free = [info.name for info in infos if info.name not in found]
-        if len(free) != len(arrays):
-            raise CommandError(f"{path}: holds {', '.join(arrays) or 'nothing'}\n{describe(infos)}")
-        chosen = dict(zip(free, arrays.values(), strict=True))
-    for name, array in chosen.items():
-        _put(found, name, array)
+    places = {info.name: info.name for info in infos}
+    if not places.keys() & arrays.keys():
+        places = {f"input_{index}": info.name for index, info in enumerate(infos)}
+    strange = [name for name in arrays if name not in places and not re.fullmatch(r"output_\d+", name)]
+    if strange or not places.keys() & arrays.keys():
+        what = f"the array {strange[0]!r} is no input" if strange else "holds no input"
+        raise CommandError(
+            f"{path}: {what}\n{describe(infos)}\nname the arrays after the inputs, or input_0, input_1, … in order"
+        )
+    for name, array in arrays.items():
+        if name in places:
+            _put(found, places[name], array)
 
 
 def _single(path: Path, info: TensorInfo) -> np.ndarray:
@@ -139,11 +151,17 @@ def _load_bare(path: Path, info: TensorInfo) -> np.ndarray:
     if not info.is_static:
         raise CommandError(f"{path}: input {info.name!r} of shape {shape_text(info.shape)} needs a .npy file")
     try:
-        return np.fromfile(path, info.dtype).reshape(info.shape)  # type: ignore[arg-type]
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CommandError(f"{path}: cannot read the file ({error.strerror or error}); check the path") from error
+    shape = _filled_shape(info)
+    expected = math.prod(shape) * info.dtype.itemsize
+    if len(content) != expected:
         raise CommandError(
-            f"{path}: not the bytes of {info.dtype.name} {shape_text(info.shape)} for input {info.name!r} ({error})"
-        ) from error
+            f"{path}: {len(content)} bytes, {expected} expected: "
+            f"input {info.name!r} is {info.dtype.name} {shape_text(info.shape)}"
+        )
+    return np.frombuffer(bytearray(content), info.dtype).reshape(shape)
 
 
 def _load_npy(path: Path) -> np.ndarray:
@@ -190,9 +208,13 @@ def _numbered(arrays: Mapping[str, np.ndarray], kind: str, path: Path) -> list[n
     return [found[index] for index in sorted(found)]
 
 
+def _filled_shape(info: TensorInfo) -> list[int]:
+    return [size if isinstance(size, int) else 1 for size in info.shape]
+
+
 def _filled(info: TensorInfo, fill: np.random.Generator | str | None) -> np.ndarray:
     """Zeros, or random values that any network should take: dynamic sizes are 1, integers are 0 or 1."""
-    shape = [size if isinstance(size, int) else 1 for size in info.shape]
+    shape = _filled_shape(info)
     if not isinstance(fill, np.random.Generator):
         return np.zeros(shape, info.dtype)
     if info.dtype.kind in "biu":

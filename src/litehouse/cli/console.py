@@ -5,15 +5,24 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from litehouse.errors import LitehouseError
+from litehouse.errors import LitehouseError, printable
 
+# What the core's errors advise, and the option that does it.
+HINTS = {
+    "give its key": "give the key with --key HEX, --key text:TEXT or --key @FILE",
+    "give that mode": "give the mode with --mode",
+    "the key does not open the file": "hex digits are read as hex, but a key file of 16, 24 or 32 letters as text; "
+    "a key that is text is given as --key text:TEXT",
+    "leave the key out": "leave out --key, and unset LITEHOUSE_KEY",
+    "resize the session": "give the inputs the shapes of the arrays with --resize",
+}
 PIPED_WIDTH = 240  # where no terminal sets the width, tables need not be squeezed
 
 Parameters = ParamSpec("Parameters")
@@ -51,7 +60,10 @@ def reporting(command: Callable[Parameters, None]) -> Callable[Parameters, None]
             if kwargs.get("debug"):
                 traceback.print_exc(file=sys.stderr)
             message = Text.assemble(("error: ", "bold red"), (str(error), "red"))
-            stderr().print(message, soft_wrap=True)
+            console = stderr()
+            console.print(message, soft_wrap=True)
+            for hint in (hint for advice, hint in HINTS.items() if advice in str(error)):
+                console.print(f"hint: {hint}", soft_wrap=True)
             raise typer.Exit(1) from error
 
     return reported
@@ -87,11 +99,20 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: shown.update(task, completed=done, total=total)
 
 
+class PlainTable(Table):
+    """A table whose cells cannot control the terminal: names come from files of strangers."""
+
+    def add_row(self, *cells: RenderableType | None, **settings: Any) -> None:
+        """Add a row, the control characters of its texts written as escapes."""
+        super().add_row(*(printable(cell) if isinstance(cell, str) else cell for cell in cells), **settings)
+
+
 def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """An empty table with these column heads; the columns named in `right` are aligned there."""
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    """An empty table with these column heads; the columns named in `right` are aligned there. Those never wrap."""
+    made = PlainTable(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        fixed = column in right or column in ("dtype", "shape")
+        made.add_column(column, justify="right" if column in right else "left", overflow="fold", no_wrap=fixed)
     return made
 
 

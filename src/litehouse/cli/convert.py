@@ -33,6 +33,8 @@ def convert_command(
     debug: Debug = False,  # noqa: ARG001  (for @reporting)
 ) -> None:
     """Write a model as an ONNX file that plain ONNX Runtime runs to the same numbers."""
+    if target.suffix != ".onnx" and not target.is_dir():
+        raise CommandError(f"{target}: the name must end in .onnx, since that is what is written; as out.onnx")
     data = target.with_name(f"{target.name}.data")
     _check_target(model, target, force)
     network = read_model(model, key, mode)

@@ -19,6 +19,7 @@
 """
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from rich.text import Text
 
 from litehouse.cli.arguments import Debug, Key, Mode, ModelPath, parse_key, read_model
 from litehouse.cli.console import bytes_text, reporting, shape_text, stdout, table
-from litehouse.errors import UnsupportedOpError
+from litehouse.errors import UnsupportedOpError, printable
 from litehouse.model import Model, TensorInfo
 
 SCHEMA = 1
@@ -56,11 +57,21 @@ def inspect_command(
         found = survey(model, parse_key(key), mode)
         report = _report(str(model), error.format, found, list_weights=weights) | _refusal(error)
     if as_json:
-        typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+        typer.echo(_json_text(report))
     else:
         _show(report)
     if not report["supported"]:
         raise typer.Exit(1)
+
+
+def _json_text(report: Mapping[str, Any]) -> str:
+    """The document, with letters that the encoding of stdout lacks as escapes."""
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return json.dumps(report, indent=2)
+    return text
 
 
 def describe_model(model: Model, *, list_weights: bool = False) -> dict[str, Any]:
@@ -191,7 +202,8 @@ def _weights(weights: Mapping[str, Any]) -> RenderableType | None:
     line = f"{weights['count']} with {weights['values']:,} values, {bytes_text(weights['bytes'])}"
     if weights["all"] is None:
         largest = weights["largest"]
-        return Text(f"{line}; largest: {largest['name']} {largest['dtype']} {shape_text(largest['shape'])}")
+        name = printable(largest["name"])
+        return Text(f"{line}; largest: {name} {largest['dtype']} {shape_text(largest['shape'])}")
     shown = table("name", "dtype", "shape", "size", right=("size",))
     for weight in weights["all"]:
         shown.add_row(weight["name"], weight["dtype"], shape_text(weight["shape"]), bytes_text(weight["bytes"]))
@@ -204,7 +216,7 @@ def _metadata(metadata: Mapping[str, str]) -> RenderableType | None:
     shown = table("name", "text")
     shown.show_header = False
     for name, text in metadata.items():
-        shown.add_row(Text(name, style="dim"), text)
+        shown.add_row(Text(printable(name), style="dim"), text)
     return shown
 
 

@@ -75,6 +75,18 @@ def find_parting(
     return _Search(model, options, arrays, tolerance).run(step)
 
 
+def with_shapes(model: Model, arrays: Sequence[np.ndarray]) -> Model:
+    """The model for inputs of these arrays' shapes, which its session took. Its graph is changed in place."""
+    if all(info.shape == array.shape for info, array in zip(model.inputs, arrays, strict=True)):
+        return model
+    infos = tuple(replace(info, shape=array.shape) for info, array in zip(model.inputs, arrays, strict=True))
+    for value, info in zip(model.graph.graph.inputs, infos, strict=True):
+        value.shape = ir.Shape(info.shape)
+    for value in model.graph.graph.outputs:
+        value.shape = None
+    return replace(model, inputs=infos)
+
+
 class _Search:
     def __init__(self, model: Model, options: Options, arrays: Sequence[np.ndarray], tolerance: Tolerance) -> None:
         self.model = model

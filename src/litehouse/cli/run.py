@@ -16,10 +16,12 @@ from litehouse.cli.arguments import (
     Mode,
     ModelPath,
     Precision,
+    Resize,
     Threads,
     build_session,
     make_options,
     read_model,
+    show_engine,
 )
 from litehouse.cli.arrays import gather_inputs, output_paths, save_outputs
 from litehouse.cli.console import (
@@ -32,6 +34,7 @@ from litehouse.cli.console import (
     stdout,
     table,
 )
+from litehouse.cli.fitted import show_fitted
 from litehouse.model import TensorInfo
 from litehouse.session import Session
 
@@ -52,9 +55,7 @@ def run_command(
     random: Annotated[
         int | None, typer.Option(min=0, metavar="SEED", help="Fill them with random values of this seed.")
     ] = None,
-    resize: Annotated[
-        bool, typer.Option("--resize", help="Give the model's inputs the shapes of the arrays first.")
-    ] = False,
+    resize: Resize = False,
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the outputs there, as output_0.npy and so on.")
     ] = None,
@@ -74,6 +75,8 @@ def run_command(
     options = make_options(engine, device, threads, precision)
     if zeros and random is not None:
         raise typer.BadParameter("--zeros and --random exclude each other")
+    if output is not None:
+        _refuse_file(output)
     network = read_model(model, key, mode)
     if output is not None and not force:
         _refuse_overwriting(output_paths(output, len(network.outputs)))
@@ -83,12 +86,19 @@ def run_command(
         if resize:
             session.resize([array.shape for array in arrays])
         results = session.run(arrays)
-        _show_outputs(network.outputs, results, session.engine)
+        _show_outputs(network.outputs, results)
+        show_engine(session)
         if output is not None:
             paths = save_outputs(output, results)
             stdout().print(f"wrote {paths[0]}" + (f" to {paths[-1].name}" if len(paths) > 1 else ""), soft_wrap=True)
         if repeat:
             _show_times(_measure(session, arrays, repeat))
+
+
+def _refuse_file(folder: Path) -> None:
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise CommandError(f"{path}: this is a file; --output names the folder to write the outputs to")
 
 
 def _refuse_overwriting(paths: Sequence[Path]) -> None:
@@ -97,13 +107,13 @@ def _refuse_overwriting(paths: Sequence[Path]) -> None:
         raise CommandError(f"{present[0]}: the file exists; choose another folder, or overwrite it with --force")
 
 
-def _show_outputs(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray], engine: str) -> None:
-    shown = table("output", "dtype", "shape", "min", "max", "mean", "first values", right=("min", "max", "mean"))
-    for info, array in zip(infos, arrays, strict=True):
-        shown.add_row(info.name, array.dtype.name, shape_text(array.shape), *_statistics(array), _first_values(array))
-    console = stdout()
-    console.print(shown)
-    console.print(f"engine: {engine}", style="dim")
+def _show_outputs(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray]) -> None:
+    rows = [
+        (info.name, array.dtype.name, shape_text(array.shape), *_statistics(array), _first_values(array))
+        for info, array in zip(infos, arrays, strict=True)
+    ]
+    columns = ("output", "dtype", "shape", "min", "max", "mean", "first values")
+    show_fitted(columns, rows, right=("min", "max", "mean"), cut="first values", droppable=("first values", "dtype"))
 
 
 def _statistics(array: np.ndarray) -> tuple[str, str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from litehouse.errors import ModelFormatError
+from litehouse.formats import find
 from litehouse.formats.detect import detect
 from litehouse.formats.source import Source, open_source
 from litehouse.formats.wire import cut, parse
@@ -26,7 +27,7 @@ def survey(path: Path, key: bytes | None, mode: str) -> dict[str, Any]:
     The file is one that `litehouse.read` refused for its ops: it opens. What else it declares may be damaged, and is
     left out then.
     """
-    with open_source(path, Limits()) as source:
+    with open_source(find(path), Limits()) as source:
         try:
             return _survey_onnx(source) if detect(source) == "onnx" else _survey_mindir(source, key, mode)
         except (ModelFormatError, ValueError, TypeError):
@@ -75,7 +76,7 @@ def _onnx_nodes(graph: Any) -> list[Any]:
 def _survey_mindir(source: Source, key: bytes | None, mode: str) -> dict[str, Any]:
     from litehouse.formats.mindir.crypto import decrypt
     from litehouse.formats.mindir.literals import dtype_of, numpy_dtype
-    from litehouse.formats.mindir.reader import public_name
+    from litehouse.formats.mindir.names import public_name
     from litehouse.formats.mindir.schema_pb2 import Model
 
     path = source.path

@@ -17,19 +17,24 @@ from litehouse.cli.arguments import (
     Mode,
     ModelPath,
     Precision,
+    Resize,
     Threads,
     build_session,
     make_options,
     read_model,
+    show_engine,
 )
 from litehouse.cli.arrays import describe, load_reference
 from litehouse.cli.compare import Difference, Tolerance, difference
-from litehouse.cli.console import CommandError, number_text, progress, reporting, shape_text, stdout, table, working
+from litehouse.cli.console import CommandError, number_text, progress, reporting, shape_text, stdout, working
+from litehouse.cli.fitted import show_fitted
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
 
 if TYPE_CHECKING:
     from litehouse.cli.per_op import Outcome
+
+NUMBERS = ("range", "max error", "of range")
 
 
 @reporting
@@ -49,6 +54,7 @@ def verify_command(
         float | None, typer.Option(min=0, help="Allow atol + rtol * |expected| per value instead.", show_default=False)
     ] = None,
     atol: Annotated[float | None, typer.Option(min=0, help="See --rtol.", show_default=False)] = None,
+    resize: Resize = False,
     per_op: Annotated[
         bool, typer.Option("--per-op", help="Find the first op where the engine parts from unoptimised ONNX Runtime.")
     ] = False,
@@ -68,11 +74,14 @@ def verify_command(
     _check_counts(network, inputs, expected, reference)
     with build_session(network, options) as session:
         with working("Running"):
+            if resize:
+                session.resize([array.shape for array in inputs])
             actual = session.run(inputs)
         used = session.engine
     found = [difference(a, e, limits) for a, e in zip(actual, expected, strict=True)]
     matches = all(item.ok for item in found)
-    _show(network.outputs, actual, found, used)
+    _show(network.outputs, actual, found)
+    show_engine(session)
     if per_op:
         outcome = _search(network, replace(options, engine=used), inputs, limits)
         _show_outcome(outcome, used, matches)
@@ -88,28 +97,31 @@ def _check_counts(model: Model, inputs: Sequence[np.ndarray], outputs: Sequence[
 
 
 def _search(model: Model, options: Options, arrays: Sequence[np.ndarray], limits: Tolerance) -> "Outcome":
-    from litehouse.cli.per_op import find_parting
+    from litehouse.cli.per_op import find_parting, with_shapes
 
     with progress("Comparing values") as step:
-        return find_parting(model, options, arrays, limits, step)
+        return find_parting(with_shapes(model, arrays), options, arrays, limits, step)
 
 
-def _show(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray], found: Sequence[Difference], engine: str) -> None:
-    columns = ("output", "dtype", "shape", "range", "max error", "of the range", "at", "")
-    shown = table(*columns, right=("range", "max error", "of the range"))
-    for info, array, item in zip(infos, arrays, found, strict=True):
-        verdict = Text("OK", style="bold green") if item.ok else Text("FAIL", style="bold red")
+def _show(infos: Sequence[TensorInfo], arrays: Sequence[np.ndarray], found: Sequence[Difference]) -> None:
+    rows = [
+        (info.name, array.dtype.name, shape_text(array.shape), *_numbers(item), _verdict(item))
+        for info, array, item in zip(infos, arrays, found, strict=True)
+    ]
+    columns = ("output", "dtype", "shape", *NUMBERS, "at", "")
+    show_fitted(columns, rows, right=NUMBERS, droppable=("dtype", "at"))
+    for info, item in zip(infos, found, strict=True):
         if item.note:
-            verdict.append(f"  {item.note}", style="default")
-        shown.add_row(info.name, array.dtype.name, shape_text(array.shape), *_numbers(item), verdict)
-    console = stdout()
-    console.print(shown)
-    console.print(f"engine: {engine}", style="dim")
+            stdout().print(f"{info.name}: {item.note}", soft_wrap=True)
+
+
+def _verdict(item: Difference) -> Text:
+    return Text("OK", style="bold green") if item.ok else Text("FAIL", style="bold red")
 
 
 def _numbers(item: Difference) -> tuple[str, str, str, str]:
     at = shape_text(item.worst) if item.error else ""
-    return number_text(item.range), number_text(item.error), f"{item.relative:.1e}", at
+    return number_text(item.range), f"{item.error:.3g}", f"{item.relative:.1e}", at
 
 
 def _show_outcome(outcome: "Outcome", engine: str, matches: bool) -> None:
@@ -133,8 +145,8 @@ def _show_outcome(outcome: "Outcome", engine: str, matches: bool) -> None:
         ),
         soft_wrap=True,
     )
-    shown = table("value", "range", "max error", "of the range", "at", right=("range", "max error", "of the range"))
-    for name, item in parting.inputs:
-        shown.add_row(f"input {name}", *(("", "exact", "", "") if item is None else _numbers(item)))
-    shown.add_row(f"output {parting.value}", *_numbers(parting.difference), style="red")
-    console.print(shown)
+    rows: list[tuple[str | Text, ...]] = [
+        (name, "input", *(("", "exact", "", "") if item is None else _numbers(item))) for name, item in parting.inputs
+    ]
+    rows.append((parting.value, Text("output", style="red"), *_numbers(parting.difference)))
+    show_fitted(("value", "of the op", *NUMBERS, "at"), rows, right=NUMBERS, droppable=("at",))

@@ -16,6 +16,7 @@ from litehouse.options import Options
 from litehouse.parallel.budget import thread_budget
 
 # OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
+INT32 = np.iinfo(np.int32)
 HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
 
@@ -72,13 +73,12 @@ class OpenVinoProgram:
             network = core.read_model(_with_weight_inputs(shell))
             _bind_weights(openvino, network, self._arrays)
             self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
+            present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
+            self._outputs = [self.compiled.output(info.name) for info in model.outputs]
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
-        names = [info.name for info in model.inputs]
-        present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
         # OpenVINO drops inputs that nothing uses.
-        self._slots = [present.get(name, -1) for name in names]
-        self._outputs = [self.compiled.output(info.name) for info in model.outputs]
+        self._slots = [present.get(info.name, -1) for info in model.inputs]
 
     def bind(self) -> OpenVinoRunner:
         """A runner for one thread at a time."""
@@ -102,14 +102,25 @@ class OpenVinoRunner:
         """The outputs for these inputs."""
         request, tensor = self._request, self._tensor
         try:
-            for slot, array in zip(self._slots, inputs, strict=True):
+            kept = [_fit(array) for array in inputs]  # the tensors do not keep their arrays alive
+            for slot, array in zip(self._slots, kept, strict=True):
                 if slot >= 0:
-                    # The tensor does not keep the array alive; `inputs` does until the run ends.
                     request.set_input_tensor(slot, tensor(array, shared_memory=True))
             request.infer()
             return [request.get_tensor(port).data.copy() for port in self._outputs]
+        except EngineError:
+            raise
         except Exception as error:
             raise EngineError(f"{self._path}: OpenVINO failed while running: {error}") from error
+
+
+def _fit(array: np.ndarray) -> np.ndarray:
+    """The array as OpenVINO takes it: writable, and with 64-bit integers that its 32-bit kernels can hold."""
+    if array.dtype in (np.int64, np.uint64) and array.size and (array.max() > INT32.max or array.min() < INT32.min):
+        raise EngineError(
+            "OpenVINO computes 64-bit integers in 32 bits, and an input has values beyond; use engine='onnxruntime'"
+        )
+    return array if array.flags.writeable else array.copy()
 
 
 def _settings(options: Options, precision: str) -> dict[str, Any]:

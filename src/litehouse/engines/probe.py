@@ -15,7 +15,7 @@ TIMEOUT = 60.0  # seconds, for a second's work
 @functools.cache
 def survives(module: str, *arguments: str) -> bool:
     """Whether `python -m module arguments` ends well. Asked once per process."""
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, "-P", "-m", module, *arguments]  # -P: no modules from the current folder
     try:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):

@@ -10,6 +10,9 @@ from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
 
+# Dtypes that numpy itself knows (text is "object"): engines hand out others as raw bits.
+BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
+BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
 
@@ -47,6 +50,12 @@ def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
     Raises:
         EngineError: None can; the text is that of the best one.
     """
+    for info in (*model.inputs, *model.outputs):
+        if info.dtype.name not in BOUNDARY:
+            raise EngineError(
+                f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "
+                "add a Cast to float32 there"
+            )
     failures: list[EngineError] = []
     for engine in select(options):
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.errors import EngineError
 from litehouse.model import Model
 
 INLINE_BYTES = 1024  # smaller ones stay in the graph, where shape inference and folding want them
@@ -53,6 +54,8 @@ def make_shell(model: Model, shapes: Sequence[Sequence[int]] | None = None) -> S
             for name in large:
                 del graph.initializers[name]
             proto = ir.serde.serialize_model(model.graph)
+        except Exception as error:
+            raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
         finally:
             graph.initializers.clear()
             graph.initializers.update(everything)

@@ -32,7 +32,7 @@ def read(
         WeightError: There is not enough memory for its weights.
     """
     limits = limits or Limits()
-    with open_source(_find(source), limits) as opened:
+    with open_source(find(source), limits) as opened:
         try:
             return _read(opened, key, mode, limits)
         except (LitehouseError, ImportError, NameError):
@@ -51,7 +51,7 @@ def read(
             ) from error
 
 
-def _find(source: str | os.PathLike[str] | bytes) -> str | os.PathLike[str] | bytes:
+def find(source: str | os.PathLike[str] | bytes) -> str | os.PathLike[str] | bytes:
     """The file itself; for `x.mindir` of a network that was exported in parts, its graph `x_graph.mindir`."""
     if isinstance(source, str | os.PathLike) and not os.path.exists(path := os.fspath(source)):
         graph = path.removesuffix(".mindir") + "_graph.mindir"

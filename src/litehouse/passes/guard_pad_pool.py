@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+REMOVABLE = ("Identity", "Dropout", "Cast")  # what the optimiser takes out before it looks for the pair
+
+
+def _is_padded(value: ir.Value) -> bool:
+    node = value.producer()
+    while node is not None and node.op_type in REMOVABLE and node.inputs[0] is not None:
+        node = node.inputs[0].producer()
+    return node is not None and node.op_type == "Pad"
+
 
 class GuardPadPoolPass(ir.passes.InPlacePass):
     """Puts a copy between a Pad and the MaxPool that it feeds.
@@ -21,8 +30,7 @@ class GuardPadPoolPass(ir.passes.InPlacePass):
             if node.op_type != "MaxPool" or node.domain != "":
                 continue
             padded = node.inputs[0]
-            producer = padded.producer() if padded is not None else None
-            if padded is None or producer is None or producer.op_type != "Pad":
+            if padded is None or not _is_padded(padded):
                 continue
             guard = ir.node("Max", [padded], name=f"{node.name}/guard")
             guard.outputs[0].type, guard.outputs[0].shape = padded.type, padded.shape

@@ -22,7 +22,6 @@ FLOAT, STRING, BOOL, DOUBLE = 1, 8, 9, 11
 NUMBERS = {*range(1, 8), BOOL, 10, DOUBLE, 12, 13, 16}
 TENSOR, TENSORS, TUPLE, LIST, DICT, UMONAD, IOMONAD, NONE = 17, 19, 20, 21, 22, 23, 24, 25
 SCALAR = 39
-CLOSURES = {26, 27, 28, 29}
 UNKNOWN_RANK = [-2]
 
 DTYPES: dict[int, ir.DataType] = {
@@ -81,7 +80,6 @@ class TensorType:
 
     dtype: ir.DataType
     shape: tuple[int | None, ...] | None
-    ref_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,4 +246,4 @@ def tensor_type(tensor: Tensor, path: str) -> TensorType:
     if len(dims) > MAX_RANK:
         raise ModelFormatError(f"a value has the impossible rank {len(dims)}; the file is damaged", path=path)
     shape = None if dims == UNKNOWN_RANK else tuple(size if size >= 0 else None for size in dims)
-    return TensorType(dtype_of(tensor.data_type, path), shape, tensor.ref_key)
+    return TensorType(dtype_of(tensor.data_type, path), shape)

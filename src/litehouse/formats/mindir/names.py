@@ -1,4 +1,4 @@
-"""The names of a network's outputs, as MindSpore Lite shows them."""
+"""Names as users know them: of weights and inputs, and of outputs as MindSpore Lite shows them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 
 from litehouse.formats.mindir.literals import MONAD
 from litehouse.formats.mindir.schema_pb2 import Attribute, Graph, Node
+
+
+def public_name(name: str) -> str:
+    """A parameter's or input's name as the user knows it: without its graph's name."""
+    return name.partition(":")[2] or name
 
 
 def output_names(graph: Graph, op_of: Callable[[Node], str], result: Any) -> list[str]:
@@ -39,7 +44,7 @@ class Namer:
         node = self._nodes.get(name)
         op = self._op_of(node) if node is not None else ""
         if node is None:
-            yield from [name.partition(":")[2]] * len(list(flat(value)))
+            yield from [public_name(name)] * len(list(flat(value)))
         elif op == "Depend":
             yield from self.leaves(node.input[0], value)
         elif op in ("MakeTuple", "make_tuple", "MakeList", "make_list") and isinstance(value, tuple):

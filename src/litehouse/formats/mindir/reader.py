@@ -9,6 +9,7 @@ import onnx_ir as ir
 from litehouse.errors import LimitError, ModelFormatError
 from litehouse.formats.loader import Place, WeightLoader
 from litehouse.formats.mindir.literals import dtype_of, numpy_dtype
+from litehouse.formats.mindir.names import public_name
 from litehouse.formats.mindir.schema_pb2 import Graph, Tensor
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
 from litehouse.formats.mindir.translate import REFERENCE, Translator
@@ -152,11 +153,6 @@ def _check_calls(proto: ModelProto, limits: Limits, path: str) -> None:
 
 
 # Weights --------------------------------------------------------------------------------------------------------------
-
-
-def public_name(name: str) -> str:
-    """A parameter's or input's name as the user knows it: without its graph's name."""
-    return name.partition(":")[2] or name
 
 
 def _read_weights(proto: ModelProto, blobs: list[Blob | None], loader: WeightLoader, path: str) -> Weights:

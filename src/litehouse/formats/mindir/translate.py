@@ -34,7 +34,7 @@ from litehouse.formats.mindir.memory import (
     views,
     written,
 )
-from litehouse.formats.mindir.names import flat, output_names, unique
+from litehouse.formats.mindir.names import flat, output_names, public_name, unique
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Graph, Node, ValueInfo
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
@@ -153,7 +153,7 @@ class Translator:
         return False
 
     def _input(self, info: ValueInfo) -> ir.Value:
-        name = info.name.partition(":")[2] or info.name
+        name = public_name(info.name)
         if not info.tensor:
             kind = info.denotation or "a value that is no tensor"
             raise ModelFormatError(f"input {name!r} is {kind}; only tensors are supported as inputs", path=self._path)
@@ -170,7 +170,7 @@ class Translator:
         return value
 
     def _weight(self, name: str) -> ir.Value:
-        public = name.partition(":")[2] or name
+        public = public_name(name)
         tensor = ir.Tensor(self._weights[public], name=public)
         value = ir.Value(name=public, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
         self._values[name] = Memory(value, "a weight")
@@ -186,7 +186,7 @@ class Translator:
         leaves = list(flat(result))
         if not leaves:
             raise ModelFormatError("the network returns no tensor", path=self._path)
-        taken = {info.name.partition(":")[2] for info in graph.input} | set(self._weights)
+        taken = {public_name(info.name) for info in graph.input} | set(self._weights)
         names = unique(output_names(graph, self._op_of, result), taken)
         self.tape.label = "output"
         outputs: list[ir.Value] = []
@@ -306,7 +306,7 @@ def _key(node: Node) -> str:
 
 def _label(node: Node) -> str:
     """The node's place in the network where the file records it, else its name."""
-    return node.domain if "/" in node.domain else _key(node).partition(":")[2] or _key(node)
+    return node.domain if "/" in node.domain else public_name(_key(node))
 
 
 def _typed(result: Any, type_: Type) -> Any:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.formats.mindir.literals import TensorType
+from litehouse.formats.mindir.memory import content
 from litehouse.formats.mindir.ops.common import axis_of, int64_op, positions, size_along
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
@@ -28,9 +29,12 @@ def reshape(t: MindirTape, input: ir.Value, shape: Any, *, allowzero: Any = None
     return t.op("Reshape", [input, t.ints(shape)], allowzero=keep)
 
 
-@op("ViewAs")
-def view_as(t: MindirTape, input: ir.Value, other: ir.Value) -> Any:
-    return t.op("Reshape", [input, t.op("Shape", [other])], allowzero=1)
+@op("ViewAs", structural=True)
+def view_as(t: MindirTape, input: Any, other: Any, *_: Any) -> Any:
+    """The same memory where the shape stays as it is, a copy where not: so it was seen in MindSpore."""
+    value, model = content(input), content(other)
+    same = value.shape is not None and value.shape == model.shape and value.shape.is_static()
+    return input if same else t.op("Reshape", [value, t.op("Shape", [model])], allowzero=1)
 
 
 @op("Flatten")
@@ -144,6 +148,7 @@ def split_into(t: MindirTape, x: ir.Value, axis: Any, sizes: Any) -> tuple[ir.Va
     """The pieces of those sizes. The engine refuses an axis that has another size in all."""
     sizes = tuple(sizes)
     if len(sizes) == 1:
+        t.known_sizes(x)  # the whole, for this size alone
         return (t.op("Identity", [x], like=x),)
     pieces: tuple[ir.Value, ...] = t.op(
         "Split", [x, t.ints(sizes)], outputs=len(sizes), axis=axis_of(t, axis, t.rank(x))

@@ -196,6 +196,8 @@ def _attention(
         scores = t.op("Add", [scores, t.cast(shift, FLOAT)], dtype=FLOAT)
     token_axis = layout.index("S")
     square = isinstance(tokens := query.shape[token_axis], int) and tokens == key.shape[token_axis]
+    if square:
+        t.known_sizes(query)  # true for these sizes alone
     hidden = _hidden(t, q, k, mask, square)
     if hidden is not None:
         scores = t.op("Where", [hidden, t.constant(LOWEST, FLOAT), scores], dtype=FLOAT)

@@ -105,7 +105,10 @@ def _is_repetition(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, rule: st
     after = t.literal(sizes) if t.is_literal(sizes) else ()
     after = after if isinstance(after, tuple) else (after,)
     known = all(isinstance(size, int) for size in before) and len(after) == len(before)
-    return known and all(_repeats(old, new, rule) for old, new in zip(before, after, strict=True))
+    repeats = known and all(_repeats(old, new, rule) for old, new in zip(before, after, strict=True))
+    if repeats:
+        t.known_sizes(x)  # true for these sizes alone
+    return repeats
 
 
 def _repeats(size: Any, count: int, rule: str) -> bool:
