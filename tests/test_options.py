@@ -39,6 +39,12 @@ def test_fields_win_over_options() -> None:
     assert session.engine == "openvino"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _engine_is_loaded() -> None:
+    """ONNX Runtime starts a thread of its own when it is first used, which is not one of a session."""
+    litehouse.load(mlp(), engine="onnxruntime", threads=1).close()
+
+
 def _threads() -> set[int]:
     return {int(name) for name in os.listdir("/proc/self/task")}
 
@@ -92,6 +98,21 @@ def test_affinity_binds_the_pool_and_the_caller() -> None:
         time.sleep(0.0005)
     caller.join()
     assert {core} in seen, "the calling thread runs on the core while it works"
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is of one class")
+@pytest.mark.parametrize("affinity", ["big", "mid"])
+def test_classes_of_cores_bind_the_pool(monkeypatch: pytest.MonkeyPatch, affinity: str) -> None:
+    """On a machine where one core is faster than the others, as sysfs would tell."""
+    everything = os.sched_getaffinity(0)
+    fast = min(everything)
+    monkeypatch.setattr("litehouse.parallel.affinity._speed", lambda cpu: int(cpu.name == f"cpu{fast}"))
+    before = _threads()
+    session = litehouse.load(mlp(), threads=2, affinity=affinity)
+    pool = _threads() - before
+    assert pool
+    assert all(_allowed(task) == ({fast} if affinity == "big" else everything - {fast}) for task in pool)
+    session.close()
 
 
 def _slow_model() -> bytes:
