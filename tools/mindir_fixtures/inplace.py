@@ -61,6 +61,7 @@ def views() -> list[Case]:
         "broadcast_then_base": "a = x * 2\nb = mint.broadcast_to(a, (2, 3, 5))\na += 1\nreturn a, b",
         "permute_then_base": "a = x * 2\nb = mint.permute(a, (1, 0))\na += 1\nreturn a, b",
         "view_method": "a = x * 2\nb = a.view(5, 3)\na += 1\nreturn a, b",
+        "view_as_same_shape": "a = x * 2\nb = a.view_as(x)\nb.add_(1)\nreturn a, b",
         "index_then_base": "a = x * 2\nb = a[1]\na += 1\nreturn a, b",
         "index_then_view": "a = x * 2\nb = a[1]\nb += 1\nreturn a, b",
         "view_only": "a = mint.transpose(x, 0, 1)\nreturn mint.narrow(a, 0, 1, 3) * 2",

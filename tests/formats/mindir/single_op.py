@@ -24,6 +24,7 @@ def run_op(
     attributes: Mapping[str, Any] | None = None,
     *,
     static: bool = False,
+    shapes: Sequence[tuple[int, ...]] | None = None,
 ) -> list[np.ndarray]:
     """The results of an op. Arrays among the operands, also in tuples, become inputs of any size; the rest is literal.
 
@@ -35,6 +36,7 @@ def run_op(
         ranks: The ranks of the results; those of the first array when not given.
         attributes: The op's attributes.
         static: Whether the inputs have the sizes of the arrays, and no others.
+        shapes: The shapes that the file would record for the results; of any size when not given.
     """
     inputs: list[ir.Value] = []
     arrays: list[np.ndarray] = []
@@ -56,7 +58,8 @@ def run_op(
     tape = MindirTape()
     kinds = [ir.DataType.FLOAT if dtype is None else ir.DataType.from_numpy(np.dtype(dtype)) for dtype in dtypes]
     sizes = [arrays[0].ndim] * len(kinds) if ranks is None else ranks
-    types = tuple(TensorType(kind, (None,) * rank) for kind, rank in zip(kinds, sizes, strict=True))
+    recorded = [(None,) * rank for rank in sizes] if shapes is None else shapes
+    types = tuple(TensorType(kind, shape) for kind, shape in zip(kinds, recorded, strict=True))
     tape.expected = types[0] if len(types) == 1 else types
     result = CONVERTERS[name](tape, lifted, attributes or {})
     results = list(result) if isinstance(result, tuple) else [result]
