@@ -30,6 +30,19 @@ class TensorInfo:
         return all(isinstance(size, int) for size in self.shape)
 
 
+@dataclass(frozen=True, slots=True)
+class State:
+    """A weight that the network changes when it runs. The next run begins with what this one left.
+
+    Attributes:
+        name: The weight's name, and that of the graph's input that takes its value.
+        output: The graph's output that has its value after the run.
+    """
+
+    name: str
+    output: str
+
+
 @dataclass(slots=True)
 class Model:
     """A network, read from a file and translated.
@@ -43,6 +56,7 @@ class Model:
         path: The file, or `"<bytes>"`.
         metadata: What the file says about itself.
         source_ops: How often each op of the source format occurs.
+        states: The weights that the network changes when it runs. In the graph they follow the inputs and outputs.
         fixed_nodes: Nodes whose translation used an input-dependent size of the file, so that `resize` must refuse.
     """
 
@@ -54,4 +68,15 @@ class Model:
     path: str
     metadata: dict[str, str] = field(default_factory=dict)
     source_ops: dict[str, int] = field(default_factory=dict)
+    states: tuple[State, ...] = ()
     fixed_nodes: tuple[str, ...] = ()
+
+    @property
+    def fed_names(self) -> list[str]:
+        """The names of all that the graph takes: the inputs, then the states."""
+        return [info.name for info in self.inputs] + [state.name for state in self.states]
+
+    @property
+    def given_names(self) -> list[str]:
+        """The names of all that the graph gives: the outputs, then the states' next values."""
+        return [info.name for info in self.outputs] + [state.output for state in self.states]

@@ -26,7 +26,7 @@ class Limits:
     max_model_bytes: int = 512 * GIB
     max_tensor_bytes: int = 64 * GIB
     max_nodes: int = 4_000_000
-    max_depth: int = 64
+    max_depth: int = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

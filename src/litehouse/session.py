@@ -60,7 +60,7 @@ def load(
     """Load a model and make it ready to run.
 
     Args:
-        source: A path, or the bytes of a file: `.mindir` or `.onnx`.
+        source: A path, or the bytes of a file: `.mindir`, `.ms` or `.onnx`.
         key: The key of an encrypted file.
         mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
         options: How to run it.
@@ -111,6 +111,8 @@ class Session:
         self.model = model
         self.options = options or Options()
         self._resizing = threading.Lock()
+        self._state_lock = threading.Lock()
+        self._state = self._first_state()
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
         self._engine, program = compile_first(model, self.options)
         self.engine = self._engine.name
@@ -170,9 +172,17 @@ class Session:
         except IndexError:
             runner = build.program.bind()
         try:
-            return runner.run(inputs)
+            return self._run_with_state(runner, inputs) if self._state else runner.run(inputs)
         finally:
             build.runners.append(runner)
+
+    def reset(self) -> None:
+        """Give the weights that the network changes when it runs (counters, caches) the values that the file has.
+
+        A session keeps these between runs, and runs of such a network take turns. Every session has its own.
+        """
+        with self._state_lock:
+            self._state = self._first_state()
 
     def resize(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
         """Give the inputs other shapes, one per input, in order or by name. On failure the old shapes stay.
@@ -210,6 +220,7 @@ class Session:
     def close(self) -> None:
         """Free the model's memory. The session cannot run afterwards."""
         self._build = self._program = None
+        self._state = []
         self._remembered.clear()
 
     def __repr__(self) -> str:
@@ -226,6 +237,16 @@ class Session:
     def __exit__(self, *_: object) -> None:
         """Close the session."""
         self.close()
+
+    def _first_state(self) -> list[np.ndarray]:
+        return [self.model.weights[state.name] for state in self.model.states]
+
+    def _run_with_state(self, runner: Runner, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        with self._state_lock:
+            results = runner.run([*inputs, *self._state])
+            count = len(results) - len(self._state)
+            self._state = results[count:]
+            return results[:count]
 
     def _current(self) -> _Build:
         if self._build is None:
@@ -257,12 +278,13 @@ class Session:
         if not _is_static(build.inputs):
             return self.model.outputs
         shapes = [(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
-        runner = build.program.bind()
+        runner, state = build.program.bind(), self._first_state()
         try:
-            results = runner.run([np.zeros(shape, dtype) for shape, dtype in shapes])
+            results = runner.run([*(np.zeros(shape, dtype) for shape, dtype in shapes), *state])
         except EngineError:
             # Some networks cannot take zeros: they divide by an integer input.
-            results = runner.run([np.ones(shape, dtype) for shape, dtype in shapes])
+            results = runner.run([*(np.ones(shape, dtype) for shape, dtype in shapes), *state])
+        results = results[: len(results) - len(state)]
         # With inputs of fixed shapes, a dynamic size is one that depends on the data: no trial can tell it.
         by_data = _is_static(self.model.inputs)
         return tuple(

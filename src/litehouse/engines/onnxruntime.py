@@ -79,8 +79,8 @@ class OnnxRuntimeProgram:
                 "check that the device is there and that its driver and libraries are installed"
             )
         self._path = model.path
-        self._inputs = [info.name for info in model.inputs]
-        self._outputs = [info.name for info in model.outputs]
+        self._inputs = model.fed_names
+        self._outputs = model.given_names
 
     def bind(self) -> OnnxRuntimeRunner:
         """A runner; any number of them may run at once."""

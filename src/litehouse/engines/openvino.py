@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx_ir as ir
 
 from litehouse.engines.probe import survives
 from litehouse.engines.shell import Shell, make_shell
@@ -17,6 +18,7 @@ from litehouse.parallel.budget import thread_budget
 
 # OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
 INT32 = np.iinfo(np.int32)
+MAX_NESTING = 12
 HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
 
@@ -54,6 +56,11 @@ class OpenVinoEngine:
 
     def compile(self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None) -> OpenVinoProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
+        if _nesting(model.graph.graph) > MAX_NESTING:
+            raise EngineError(
+                f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
+                "takes to build them doubles with each level; use engine='onnxruntime'"
+            )
         return OpenVinoProgram(model, options, make_shell(model, shapes))
 
 
@@ -74,11 +81,11 @@ class OpenVinoProgram:
             _bind_weights(openvino, network, self._arrays)
             self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
             present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
-            self._outputs = [self.compiled.output(info.name) for info in model.outputs]
+            self._outputs = [self.compiled.output(name) for name in model.given_names]
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
         # OpenVINO drops inputs that nothing uses.
-        self._slots = [present.get(info.name, -1) for info in model.inputs]
+        self._slots = [present.get(name, -1) for name in model.fed_names]
 
     def bind(self) -> OpenVinoRunner:
         """A runner for one thread at a time."""
@@ -112,6 +119,17 @@ class OpenVinoRunner:
             raise
         except Exception as error:
             raise EngineError(f"{self._path}: OpenVINO failed while running: {error}") from error
+
+
+def _nesting(graph: ir.Graph) -> int:
+    """How deep subgraphs are nested."""
+    inner = (
+        attribute.as_graph()
+        for node in graph
+        for attribute in node.attributes.values()
+        if attribute.type == ir.AttributeType.GRAPH
+    )
+    return max((1 + _nesting(subgraph) for subgraph in inner), default=0)
 
 
 def _fit(array: np.ndarray) -> np.ndarray:

@@ -50,8 +50,9 @@ def make_shell(model: Model, shapes: Sequence[Sequence[int]] | None = None) -> S
             for name, value in everything.items()
             if value.const_value is not None and _is_large(value.const_value)
         }
+        states = {state.name for state in model.states}
         try:
-            for name in large:
+            for name in {*large, *states}:
                 del graph.initializers[name]
             proto = ir.serde.serialize_model(model.graph)
         except Exception as error:
@@ -63,7 +64,7 @@ def make_shell(model: Model, shapes: Sequence[Sequence[int]] | None = None) -> S
     del proto.graph.value_info[:]
     if shapes is not None:
         _set_shapes(proto, shapes)
-    return Shell(proto, {name: tensor.numpy() for name, tensor in large.items()})
+    return Shell(proto, {name: tensor.numpy() for name, tensor in large.items() if name not in states})
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
@@ -71,7 +72,7 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 def _set_shapes(proto: Any, shapes: Sequence[Sequence[int]]) -> None:
-    for value, shape in zip(proto.graph.input, shapes, strict=True):
+    for value, shape in zip(proto.graph.input, shapes, strict=False):  # states behind the inputs keep theirs
         dims = value.type.tensor_type.shape
         del dims.dim[:]
         for size in shape:

@@ -1,9 +1,10 @@
 """Readers of model files. The kind of a file is told by its content, not by its name."""
 
 import os
+from collections.abc import Callable
 
 from litehouse.errors import LimitError, LitehouseError, ModelFormatError
-from litehouse.formats.detect import detect, protobuf_kind
+from litehouse.formats.detect import detect
 from litehouse.formats.source import Source, open_source
 from litehouse.model import Model
 from litehouse.options import Limits
@@ -61,20 +62,36 @@ def find(source: str | os.PathLike[str] | bytes) -> str | os.PathLike[str] | byt
 
 def _read(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
     kind = detect(opened)
-    if key is not None and kind != "mindir-encrypted":
+    if key is not None and kind != "encrypted":
         raise ModelFormatError("a key was given, but the file is not encrypted; leave the key out", path=opened.path)
+    if kind == "encrypted":
+        return _read_encrypted(opened, key, mode, limits)
     if kind == "onnx":
         from litehouse.formats.onnx import read_onnx
 
         return read_onnx(opened, limits)
+    return _reader(kind)(opened, limits)
+
+
+def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+    from litehouse.formats.mindir.crypto import decrypt
+
+    plain = decrypt(opened, key, mode)
+    try:
+        kind = detect(plain)
+    except ModelFormatError:
+        kind = ""
+    if kind not in ("mindir", "ms"):
+        # CBC has no checksum: a wrong key may go unnoticed until here.
+        raise ModelFormatError("what the key opens is neither MindIR nor .ms; check the key", path=opened.path)
+    return _reader(kind)(plain, limits, unlock=lambda data: decrypt(data, key, mode))
+
+
+def _reader(kind: str) -> Callable[..., Model]:
+    if kind == "ms":
+        from litehouse.formats.ms.reader import read_ms
+
+        return read_ms
     from litehouse.formats.mindir.reader import read_mindir
 
-    if kind == "mindir-encrypted":
-        from litehouse.formats.mindir.crypto import decrypt
-
-        plain = decrypt(opened, key, mode)
-        if protobuf_kind(plain) != "mindir":
-            # CBC has no checksum: a wrong key may go unnoticed until here.
-            raise ModelFormatError("what the key opens is not MindIR; check the key", path=opened.path)
-        return read_mindir(plain, limits, unlock=lambda data: decrypt(data, key, mode))
-    return read_mindir(opened, limits)
+    return read_mindir

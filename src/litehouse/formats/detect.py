@@ -4,7 +4,7 @@ from litehouse.errors import ModelFormatError
 from litehouse.formats.source import Source
 from litehouse.formats.wire import BYTES, VARINT, fields
 
-ENCRYPTED_MINDIR = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f", b"\xda\x5e\x3a\x7f")
+ENCRYPTED = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f", b"\xda\x5e\x3a\x7f")
 
 LATER = "which this version does not read yet"
 EXPORT = "export the network as .mindir or .onnx"
@@ -35,9 +35,9 @@ STRANGERS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x7fELF", "a program, not a model; check the path"),
 )
 
+MS_TAG = b"MSL"
 # A flatbuffer's tag stands behind a small offset. Its two zero bytes tell it from ONNX with the same text there.
 TAGGED: tuple[tuple[bytes, str], ...] = (
-    (b"MSL", f"a MindSpore Lite .ms file, {LATER}; {EXPORT}"),
     (b"mge2", f"a MegEngine file, {LATER}"),
     (b"TFL", f"a TensorFlow Lite file; {EXPORT}"),
 )
@@ -47,14 +47,16 @@ CHECKPOINT = f"a MindSpore checkpoint, which has weights but no network; {EXPORT
 
 
 def detect(source: Source) -> str:
-    """The kind of file: `"onnx"`, `"mindir"` or `"mindir-encrypted"`.
+    """The kind of file: `"onnx"`, `"mindir"`, `"ms"`, or `"encrypted"` for either of the latter two.
 
     Raises:
         ModelFormatError: It is none of these; the text says what the bytes look like.
     """
     head = source.read(0, HEAD)
-    if head[:4] in ENCRYPTED_MINDIR:
-        return "mindir-encrypted"
+    if head[:4] in ENCRYPTED:
+        return "encrypted"
+    if head.startswith(b"\0\0" + MS_TAG, 2):
+        return "ms"
     found = [what for offset, magic, what in STRANGERS if head.startswith(magic, offset)]
     found += [what for tag, what in TAGGED if head.startswith(b"\0\0" + tag, 2)]
     if found:
@@ -64,7 +66,7 @@ def detect(source: Source) -> str:
         raise ModelFormatError(f"this is {CHECKPOINT}", path=source.path)
     if kind is None:
         raise ModelFormatError(
-            f"this is neither MindIR nor ONNX (it starts with {head[:8].hex(' ')}); "
+            f"this is neither MindIR, .ms nor ONNX (it starts with {head[:8].hex(' ')}); "
             "it may be encrypted, cut off or another kind of file",
             path=source.path,
         )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import numpy as np
 import onnx_ir as ir
 
 MAX_COUNT = 1 << 16
+COMPLEX = (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128)
 
 
 class RefusedError(Exception):
@@ -69,12 +71,35 @@ class Tape:
             values[0].dtype = dtype
         if shape is not None:
             values[0].shape = ir.Shape(shape)
+        self.node(op_type, inputs, values, domain=domain, **attributes)
+        return values[0] if outputs == 1 else tuple(values)
+
+    def node(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        outputs: Sequence[ir.Value],
+        *,
+        domain: str = "",
+        **attributes: Any,
+    ) -> None:
+        """Write a node whose outputs are there already."""
+        if not domain and op_type != "Identity" and any(v is not None and v.dtype in COMPLEX for v in inputs):
+            self.refuse("complex numbers are not supported here")
         kept = [
             ir.convenience.convert_attribute(name, value) for name, value in attributes.items() if value is not None
         ]
         name = f"{self.label}/{op_type}_{self._count}" if self.label else f"{op_type}_{self._count}"
-        self.nodes.append(ir.Node(domain, op_type, inputs, kept, outputs=values, name=name))
-        return values[0] if outputs == 1 else tuple(values)
+        self.nodes.append(ir.Node(domain, op_type, inputs, kept, outputs=outputs, name=name))
+
+    @contextmanager
+    def into(self, nodes: list[ir.Node]) -> Iterator[list[ir.Node]]:
+        """Write the nodes to another list meanwhile: those of a subgraph."""
+        self.nodes, outer = nodes, self.nodes
+        try:
+            yield nodes
+        finally:
+            self.nodes = outer
 
     def constant(self, value: Any, dtype: ir.DataType | None = None) -> ir.Value:
         """A constant of the graph, from anything that numpy takes; equal ones are one value."""
@@ -109,6 +134,8 @@ class Tape:
 
     def ints(self, value: Any) -> ir.Value:
         """A 1-D int64 value from an int, a sequence that mixes ints and run-time scalars, or an integer tensor."""
+        if isinstance(value, ir.Value) and value.const_value is not None:
+            return self.constant(value.const_value.numpy().reshape(-1), ir.DataType.INT64)
         if isinstance(value, ir.Value):
             flat = self.cast(value, ir.DataType.INT64)
             if value.shape is None or value.shape.rank() != 1:

@@ -6,12 +6,16 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from litehouse.model import Model
+from litehouse.passes.guard_constant_abs import GuardConstantAbsPass
 from litehouse.passes.guard_pad_pool import GuardPadPoolPass
+from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
 
-__all__ = ["GuardPadPoolPass", "prepare"]
+__all__ = ["GuardConstantAbsPass", "GuardPadPoolPass", "GuardScalarReshapePass", "prepare"]
+
+GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
 
 
 def prepare(model: Model) -> Model:
     """Run the passes that keep a model small and its numbers right, in place."""
-    ir.passes.Sequential(common.RemoveUnusedNodesPass(), GuardPadPoolPass())(model.graph)
+    ir.passes.Sequential(common.RemoveUnusedNodesPass(), *GUARDS)(model.graph)
     return model

@@ -1,9 +1,10 @@
-"""Keeps zero padding before a MaxPool what it is."""
+"""Keeps zero padding before a pool what it is."""
 
 from __future__ import annotations
 
 import onnx_ir as ir
 
+POOLS = ("MaxPool", "AveragePool")
 REMOVABLE = ("Identity", "Dropout", "Cast")  # what the optimiser takes out before it looks for the pair
 
 
@@ -15,10 +16,11 @@ def _is_padded(value: ir.Value) -> bool:
 
 
 class GuardPadPoolPass(ir.passes.InPlacePass):
-    """Puts a copy between a Pad and the MaxPool that it feeds.
+    """Puts a copy between a Pad and the pool that it feeds.
 
-    ONNX Runtime's optimiser "Pad_Fusion" (seen in 1.31.1) moves the padding of such a pair into the pool, where it
-    counts as minus infinity instead of zero: a wrong result wherever a window holds only negative numbers and padding.
+    ONNX Runtime's optimiser "Pad_Fusion" (seen in 1.31.1) moves the padding of such a pair into the pool. In a MaxPool
+    it counts as minus infinity there instead of zero: a wrong result wherever a window holds only negative numbers and
+    padding. An AveragePool whose padding is then as large as its window cannot be built.
     A Max of one operand is a copy that no optimiser removes, so the pair is not recognised, here and in a converted
     file.
     """
@@ -27,7 +29,7 @@ class GuardPadPoolPass(ir.passes.InPlacePass):
         """Guard every pair, in all graphs of the model."""
         modified = False
         for node in list(model.graph.all_nodes()):
-            if node.op_type != "MaxPool" or node.domain != "":
+            if node.op_type not in POOLS or node.domain != "":
                 continue
             padded = node.inputs[0]
             if padded is None or not _is_padded(padded):

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from litehouse.errors import LimitError, ModelFormatError
 from litehouse.formats.loader import MAX_RANK, check_shape
-from litehouse.formats.mindir.schema_pb2 import Attribute, Tensor
+from litehouse.formats.mindir.schema_pb2 import Attribute, Tensor, ValueInfo
 
 FLOAT, STRING, BOOL, DOUBLE = 1, 8, 9, 11
 NUMBERS = {*range(1, 8), BOOL, 10, DOUBLE, 12, 13, 16}
@@ -238,6 +238,13 @@ def decode_type(attribute: Attribute, path: str, depth: int = 64) -> Type:
     if kind in (TENSOR, TENSORS) and attribute.tensors:
         return tensor_type(attribute.tensors[0], path)
     return None
+
+
+def input_type(info: ValueInfo, path: str) -> Type:
+    """The type that a function's input has."""
+    if info.tensor:
+        return tensor_type(info.tensor[0], path)
+    return decode_type(info.attr_info, path) if info.HasField("attr_info") else None
 
 
 def tensor_type(tensor: Tensor, path: str) -> TensorType:

@@ -7,8 +7,9 @@ write through one of them is seen through all.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -16,31 +17,118 @@ import onnx_ir as ir
 from litehouse.formats.tape import RefusedError, Tape
 
 Show = Callable[[ir.Value], Any]
+UNSURE = "the result of an if or a loop is, or is not, the memory of another tensor, as the run decides"
 UNORDERED = "a view is read, and its memory is written through another name, in an order that the file does not state"
+
+
+@dataclass(slots=True)
+class Changes:
+    """What happened to memory in a scope.
+
+    Attributes:
+        states: The memory that changed in any way, with its state before.
+        written: The memory that was written, in order.
+        lost: The memory whose content is not known any more.
+    """
+
+    states: dict[Memory, tuple[Any, ...]] = field(default_factory=dict)
+    written: dict[Memory, None] = field(default_factory=dict)
+    lost: dict[Memory, None] = field(default_factory=dict)
+
+
+class Heap:
+    """All memory of one translation. It can undo: what a branch wrote must not be seen by the other branch.
+
+    Attributes:
+        depth: How many scopes are open.
+        writes: How often memory was written.
+    """
+
+    def __init__(self) -> None:
+        """Start outside of every branch."""
+        self.depth = 0
+        self.writes = 0
+        self._scopes = [Changes()]
+
+    @contextmanager
+    def scope(self) -> Iterator[Changes]:
+        """Open a scope: at its end all memory is as before."""
+        changes = Changes()
+        self._scopes.append(changes)
+        self.depth += 1
+        try:
+            yield changes
+        finally:
+            self.depth -= 1
+            self._scopes.pop()
+            for memory, state in changes.states.items():
+                memory.restore(state)
+
+    def before_change(self, memory: Memory, *, writes: bool = False, loses: bool = False) -> None:
+        """Keep the state of a memory that is about to change."""
+        changes = self._scopes[-1]
+        changes.states.setdefault(memory, memory.state())
+        if writes:
+            self.writes += 1
+            changes.written[memory] = None
+            changes.lost.pop(memory, None)
+        if loses:
+            changes.lost[memory] = None
 
 
 class Memory:
     """A tensor's memory.
 
     Attributes:
-        lasting: Why a write would outlive the call (a weight, a constant); empty where it would not.
+        heap: The memory that it is part of.
+        lasting: Whether a write outlives the call: the memory of a weight.
+        depth: In how many scopes it was made.
+        is_lost: Whether the content is not known any more.
     """
 
-    def __init__(self, value: ir.Value, lasting: str = "") -> None:
+    def __init__(self, heap: Heap, value: ir.Value, lasting: bool = False) -> None:
         """Start with a content."""
+        self.heap = heap
         self.lasting = lasting
+        self.depth = heap.depth
         self._value = value
+        self.is_lost = False
         self._reads: list[tuple[Memory, ir.Value]] = []
 
     def read(self) -> ir.Value:
         """The content now."""
+        if self.is_lost:
+            raise RefusedError(f"{UNSURE}; the former is written, then the latter is read")
+        return self._value
+
+    def peek(self) -> ir.Value:
+        """The content, or what it was before it was lost."""
         return self._value
 
     def write(self, value: ir.Value) -> None:
         """Replace the content."""
-        if self.lasting:
-            raise RefusedError(f"the network changes {self.lasting} when it runs; state between calls is not supported")
+        self.heap.before_change(self, writes=True)
+        self.is_lost = False
         self._value = value
+
+    def lose(self) -> None:
+        """Forget the content: it was written, or was not, as the run decides."""
+        if self.lasting:
+            raise RefusedError(f"{UNSURE}, which is a weight; the former is written")
+        self.heap.before_change(self, loses=True)
+        self.is_lost = True
+
+    def roots(self) -> list[Memory]:
+        """The memory, itself in no other memory, that this may lie in."""
+        return [self]
+
+    def state(self) -> tuple[Any, ...]:
+        """What `restore` takes."""
+        return (self._value, self.is_lost, list(self._reads))
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Go back to an earlier state."""
+        self._value, self.is_lost, self._reads = state
 
     def note_read(self, view: Memory, result: ir.Value) -> None:
         """Note what an op computed from a view of this memory."""
@@ -71,7 +159,7 @@ class View(Memory):
             overlaps: Whether several places of the view may lie on one place of the base.
         """
         self._base = base.memory if isinstance(base, Loaded) else base
-        super().__init__(value, self._base.lasting)
+        super().__init__(self._base.heap, value)
         self._tape = tape
         self._show = show
         self._overlaps = overlaps
@@ -80,6 +168,7 @@ class View(Memory):
     def read(self) -> ir.Value:
         """The content now; shown anew where the base was written since."""
         if self._seen is not self._base.read():
+            self.heap.before_change(self)
             self._seen = self._base.read()
             self._value = self._show(self._seen)
         return self._value
@@ -88,8 +177,21 @@ class View(Memory):
         """Replace the content, in the base as well."""
         if self._overlaps:
             raise RefusedError("an in-place write through a broadcast view is not supported; write to its base")
+        self.heap.before_change(self)
         self._base.write(replaced(self._tape, self._base.read(), self._show, value))
         self._seen, self._value = self._base.read(), value
+
+    def roots(self) -> list[Memory]:
+        """Those of the base."""
+        return self._base.roots()
+
+    def state(self) -> tuple[Any, ...]:
+        """What `restore` takes."""
+        return (self._value, self._seen)
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Go back to an earlier state."""
+        self._value, self._seen = state
 
     def note_read(self, view: Memory, result: ir.Value) -> None:
         """Note it where the memory is."""
@@ -98,6 +200,47 @@ class View(Memory):
     def check_order(self, view: Memory, value: ir.Value) -> None:
         """Check it where the memory is."""
         self._base.check_order(view, value)
+
+
+class Passed(Memory):
+    """What a branch or loop gave back: a copy, or other memory itself, as the run decides."""
+
+    def __init__(self, heap: Heap, value: ir.Value, bases: list[Memory]) -> None:
+        """Start with a content.
+
+        Args:
+            heap: The memory that it is part of.
+            value: The content.
+            bases: The memory, itself in no other memory, that this may be.
+        """
+        super().__init__(heap, value)
+        self._bases = [(base, base.peek()) for base in bases]
+
+    def read(self) -> ir.Value:
+        """The content, as long as no memory that this may be was written."""
+        if any(base.peek() is not seen or base.is_lost for base, seen in self._bases):
+            raise RefusedError(f"{UNSURE}; the latter is written, then the former is read")
+        return super().read()
+
+    def write(self, value: ir.Value) -> None:
+        """Replace the content. What other memory holds, which this may be, is not known from here on."""
+        for base, _ in self._bases:
+            base.lose()
+        self._bases = []
+        super().write(value)
+
+    def roots(self) -> list[Memory]:
+        """All that this may lie in."""
+        return [self, *(base for base, _ in self._bases)]
+
+    def state(self) -> tuple[Any, ...]:
+        """What `restore` takes."""
+        return (super().state(), self._bases)
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Go back to an earlier state."""
+        super().restore(state[0])
+        self._bases = state[1]
 
 
 def replaced(t: Tape, base: ir.Value, show: Show, value: ir.Value) -> ir.Value:
@@ -121,10 +264,10 @@ class Loaded:
     content: ir.Value
 
 
-def views(tape: Tape, target: Any, show: Show, result: Any, overlaps: bool) -> Any:
+def views(heap: Heap, tape: Tape, target: Any, show: Show, result: Any, overlaps: bool) -> Any:
     """The result of a view op, of one tensor or several, in the memory of its operand."""
     if not isinstance(target, Memory | Loaded):
-        return remembered(result)
+        return remembered(heap, result)
     if not isinstance(result, tuple):
         return View(tape, target, show, result, overlaps)
     return tuple(View(tape, target, _item(show, index), item, overlaps) for index, item in enumerate(result))
@@ -170,11 +313,21 @@ def _feed(sources: set[ir.Value], value: ir.Value) -> bool:
     return not sources
 
 
-def remembered(value: Any) -> Any:
+def remembered(heap: Heap, value: Any) -> Any:
     """A result, each tensor of it put into memory of its own."""
     if isinstance(value, ir.Value):
-        return Memory(value)
-    return tuple(remembered(item) for item in value) if isinstance(value, tuple | list) else value
+        return Memory(heap, value)
+    return tuple(remembered(heap, item) for item in value) if isinstance(value, tuple | list) else value
+
+
+class Function:
+    """A value that ops cannot compute with: a function, or a call that is still to be made.
+
+    Attributes:
+        refusal: What to say where an op takes it.
+    """
+
+    refusal = ""
 
 
 class Absent:
@@ -192,6 +345,8 @@ def content(value: Any) -> Any:
         return value.content
     if isinstance(value, Memory):
         return value.read()
+    if isinstance(value, Function):
+        raise RefusedError(value.refusal)
     return tuple(content(item) for item in value) if isinstance(value, tuple | list) else value
 
 

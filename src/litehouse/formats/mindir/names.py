@@ -67,13 +67,20 @@ class Namer:
         return value.i if value.HasField("i") else (value.ints[0] if value.ints else None)
 
     def _name(self, node: Node, index: int | None) -> str:
-        recorded = next((a for a in node.attribute if a.name == "shape" or a.ref_attr_name.startswith("shape")), None)
+        recorded = next((attribute for attribute in node.attribute if states_type(attribute)), None)
         if recorded is not None:
             types = list(recorded.tensors) or [tensor for item in recorded.values for tensor in item.tensors[:1]]
             place = index or 0
             if place < len(types) and types[place].name:
                 return str(types[place].name)
         return node.domain if index is None else f"{node.domain}_{index}"
+
+
+def states_type(attribute: Attribute) -> bool:
+    """Whether an attribute of a node states the type of its result; in old files an op's own may be called `shape`."""
+    if attribute.HasField("ref_attr_name"):
+        return bool(attribute.ref_attr_name.startswith("shape"))
+    return bool(attribute.name == "shape")
 
 
 def flat(value: Any) -> Iterator[Any]:

@@ -6,16 +6,18 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
-from litehouse.errors import LimitError, ModelFormatError
+from litehouse.errors import ModelFormatError
 from litehouse.formats.loader import Place, WeightLoader
+from litehouse.formats.mindir.calls import REFERENCE, UNRESOLVED, count_nodes
+from litehouse.formats.mindir.converted import is_converted, settle
 from litehouse.formats.mindir.literals import dtype_of, numpy_dtype
 from litehouse.formats.mindir.names import public_name
-from litehouse.formats.mindir.schema_pb2 import Graph, Tensor
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
-from litehouse.formats.mindir.translate import REFERENCE, Translator
+from litehouse.formats.mindir.schema_pb2 import Tensor
+from litehouse.formats.mindir.translate import Translator
 from litehouse.formats.source import Source
 from litehouse.formats.wire import Blob, cut, parse
-from litehouse.model import Model, TensorInfo
+from litehouse.model import Model, State, TensorInfo
 from litehouse.options import Limits
 from litehouse.weights import Weights
 
@@ -23,7 +25,6 @@ __all__ = ["public_name", "read_mindir"]
 
 GRAPH_FIELD, PARAMETER_FIELD, RAW_DATA_FIELD = 7, 3, 9
 IR_VERSION = 10
-UNRESOLVED = ("MetaFuncGraph::", "ClassType::")  # in files that were exported without being compiled
 
 
 def read_mindir(source: Source, limits: Limits, *, unlock: Callable[[Source], Source] | None = None) -> Model:
@@ -41,21 +42,34 @@ def read_mindir(source: Source, limits: Limits, *, unlock: Callable[[Source], So
     path = source.path
     rest, blobs = cut(source, GRAPH_FIELD, PARAMETER_FIELD, RAW_DATA_FIELD)
     proto = parse(ModelProto, rest, path)
-    _check(proto, limits, path)
+    if is_converted(proto):
+        settle(proto, path)
+    nodes = _check(proto, limits, path)
     weights = _read_weights(proto, blobs, WeightLoader(source, limits, unlock), path)
-    translator = Translator(proto, weights, limits, path)
-    graph = translator.run()
+    translator = _translated(proto, weights, limits, path, nodes)
+    graph = translator.graph
+    states = tuple(State(str(value.name), str(last.name)) for value, last in translator.states.items())
     return Model(
         graph=ir.Model(graph, ir_version=IR_VERSION, producer_name="litehouse"),
         weights=weights,
-        inputs=tuple(_info(value) for value in graph.inputs),
-        outputs=tuple(_info(value) for value in graph.outputs),
+        inputs=tuple(_info(value) for value in graph.inputs[: len(graph.inputs) - len(states)]),
+        outputs=tuple(_info(value) for value in graph.outputs[: len(graph.outputs) - len(states)]),
         format="mindir",
         path=path,
         metadata=_metadata(proto),
         source_ops=translator.source_ops,
+        states=states,
         fixed_nodes=tuple(translator.tape.fixed),
     )
+
+
+def _translated(proto: ModelProto, weights: Weights, limits: Limits, path: str, nodes: int) -> Translator:
+    """The translation. Where weights turn out to change, it is made again without using what they hold in the file."""
+    translator = Translator(proto, weights, limits, path, nodes)
+    while not {value.name for value in translator.states} <= translator.changing:
+        changing = {str(value.name) for value in translator.states} | translator.changing
+        translator = Translator(proto, weights, limits, path, nodes, changing)
+    return translator
 
 
 def _metadata(proto: ModelProto) -> dict[str, str]:
@@ -79,7 +93,8 @@ def _info(value: ir.Value) -> TensorInfo:
 # Checks ---------------------------------------------------------------------------------------------------------------
 
 
-def _check(proto: ModelProto, limits: Limits, path: str) -> None:
+def _check(proto: ModelProto, limits: Limits, path: str) -> int:
+    """Check what concerns the file as a whole. Gives the count of its nodes, with every call written out."""
     if not proto.HasField("graph"):
         raise ModelFormatError("the file has no graph; it is cut off, or not a network", path=path)
     if proto.HasField("little_endian") and not proto.little_endian:
@@ -92,7 +107,7 @@ def _check(proto: ModelProto, limits: Limits, path: str) -> None:
         raise ModelFormatError("the network returns nothing; the file is damaged", path=path)
     _check_names(proto, path)
     _check_references(proto, path)
-    _check_calls(proto, limits, path)
+    return count_nodes(proto.graph, proto.functions, limits, path)
 
 
 def _check_names(proto: ModelProto, path: str) -> None:
@@ -123,33 +138,6 @@ def _check_references(proto: ModelProto, path: str) -> None:
                 raise ModelFormatError(
                     f"a node calls {name!r}, which the file lacks; it is cut off or damaged", path=path
                 )
-
-
-def _check_calls(proto: ModelProto, limits: Limits, path: str) -> None:
-    """Count the nodes with every call written out: a few functions that call each other twice grow without bound."""
-    functions = {function.name: function for function in proto.functions}
-    counts: dict[str, int] = {}
-
-    def count(graph: Graph, depth: int) -> int:
-        if depth > limits.max_depth:
-            raise LimitError(
-                f"functions call each other more than {limits.max_depth} deep; recursion is not supported", path=path
-            )
-        if graph.name not in counts:
-            total = len(graph.node)
-            for node in graph.node:
-                called = functions.get(node.op_type.removeprefix(REFERENCE))
-                if called is not None and node.op_type.startswith(REFERENCE):
-                    total += count(called, depth + 1)
-            counts[graph.name] = total
-        return counts[graph.name]
-
-    total = max(count(proto.graph, 1), len(proto.graph.node) + sum(len(function.node) for function in proto.functions))
-    if total > limits.max_nodes:
-        raise LimitError(
-            f"{total} nodes are more than max_nodes={limits.max_nodes}; raise the limit if you trust the file",
-            path=path,
-        )
 
 
 # Weights --------------------------------------------------------------------------------------------------------------

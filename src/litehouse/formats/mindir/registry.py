@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from litehouse.formats.tape import RefusedError, Tape
+from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.tape import RefusedError
 
 Function = Callable[..., Any]
 
@@ -36,18 +37,29 @@ class Converter:
     view: bool
     overlaps: bool
 
-    def __call__(self, tape: Tape, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+    def __call__(self, tape: MindirTape, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         """Translate one node. Attributes that the converter does not name have no meaning for inference."""
+        start = len(tape.nodes)
+        result = self._convert(tape, operands, attributes)
+        tape.complete(start)
+        return result
+
+    def _convert(self, tape: MindirTape, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         if self.variadic:
-            names = [name for name in self.parameters if name in attributes]
-            return self.function(tape, *operands, **{name: attributes[name] for name in names})
+            return self.function(tape, *operands, **_named(self.parameters, attributes))
         if len(operands) > len(self.parameters):
             raise RefusedError(f"{len(operands)} operands where at most {len(self.parameters)} are known")
-        named = {name: attributes[name] for name in self.parameters[len(operands) :] if name in attributes}
+        named = _named(self.parameters[len(operands) :], attributes)
         missing = [name for name in self.parameters[len(operands) : self.required] if name not in named]
         if missing:
             raise RefusedError(f"{', '.join(missing)} missing")
         return self.function(tape, *operands, **named)
+
+
+def _named(parameters: Sequence[str], attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes for these parameters; one that is a keyword of Python (`global`) has an underscore behind it."""
+    sources = {name: name.removesuffix("_") for name in parameters}
+    return {name: attributes[source] for name, source in sources.items() if source in attributes}
 
 
 CONVERTERS: dict[str, Converter] = {}

@@ -4,57 +4,54 @@
 # source: litehouse/formats/mindir/schema.proto
 # Protobuf Python Version: 6.31.1
 """Generated protocol buffer code."""
+
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
+
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC,
-    6,
-    31,
-    1,
-    '',
-    'litehouse/formats/mindir/schema.proto'
+    _runtime_version.Domain.PUBLIC, 6, 31, 1, "", "litehouse/formats/mindir/schema.proto"
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-
-
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%litehouse/formats/mindir/schema.proto\x12\x10litehouse.mindir\"\xd9\x02\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\t\n\x01\x66\x18\x02 \x01(\x02\x12\t\n\x01i\x18\x03 \x01(\x03\x12\t\n\x01\x64\x18\x04 \x01(\x01\x12\t\n\x01s\x18\x05 \x01(\x0c\x12#\n\x01t\x18\x06 \x01(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x0e\n\x06\x66loats\x18\x08 \x03(\x02\x12\x0f\n\x07\x64oubles\x18\t \x03(\x01\x12\x0c\n\x04ints\x18\n \x03(\x03\x12\x0f\n\x07strings\x18\x0b \x03(\x0c\x12)\n\x07tensors\x18\x0c \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x15\n\rref_attr_name\x18\x0f \x01(\t\x12\x0c\n\x04type\x18\x10 \x01(\x05\x12+\n\x06values\x18\x11 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x30\n\x08seq_info\x18\x12 \x01(\x0b\x32\x1e.litehouse.mindir.SequenceInfo\"X\n\x0cSequenceInfo\x12\x12\n\nis_dyn_len\x18\x01 \x01(\x08\x12\x34\n\x0ftuple_elem_item\x18\x02 \x01(\x0b\x32\x1b.litehouse.mindir.Attribute\"@\n\x0c\x45xternalData\x12\x10\n\x08location\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06length\x18\x03 \x01(\x03\"U\n\nQuantParam\x12\x17\n\x0fquant_algo_name\x18\x01 \x01(\t\x12.\n\tattribute\x18\x02 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\"\xfe\x02\n\x06Tensor\x12\x0c\n\x04\x64ims\x18\x01 \x03(\x03\x12\x11\n\tdata_type\x18\x02 \x01(\x05\x12\x12\n\nfloat_data\x18\x03 \x03(\x02\x12\x12\n\nint32_data\x18\x04 \x03(\x05\x12\x13\n\x0bstring_data\x18\x05 \x03(\x0c\x12\x12\n\nint64_data\x18\x06 \x03(\x03\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x10\n\x08raw_data\x18\t \x01(\x0c\x12\x13\n\x0b\x64ouble_data\x18\n \x03(\x01\x12\x13\n\x0buint64_data\x18\x0b \x03(\x04\x12\x35\n\rexternal_data\x18\x0c \x01(\x0b\x32\x1e.litehouse.mindir.ExternalData\x12\x0f\n\x07ref_key\x18\r \x01(\t\x12\x10\n\x08min_dims\x18\x0e \x03(\x03\x12\x10\n\x08max_dims\x18\x0f \x03(\x03\x12\x18\n\x10\x63ompression_type\x18\x10 \x01(\x05\x12\x32\n\x0cquant_params\x18\x11 \x03(\x0b\x32\x1c.litehouse.mindir.QuantParam\"\x87\x01\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x06tensor\x18\x02 \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x12\n\ndenotation\x18\x04 \x01(\t\x12.\n\tattr_info\x18\x05 \x01(\x0b\x32\x1b.litehouse.mindir.Attribute\"\x84\x01\n\x04Node\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0e\n\x06output\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12.\n\tattribute\x18\x05 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x0e\n\x06\x64omain\x18\x07 \x01(\t\"\x84\x01\n\tPrimitive\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07op_type\x18\x02 \x01(\t\x12.\n\tattribute\x18\x03 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x15\n\rinstance_name\x18\x04 \x01(\t\x12\x11\n\tprim_type\x18\x05 \x01(\x05\"\xa5\x02\n\x05Graph\x12$\n\x04node\x18\x01 \x03(\x0b\x32\x16.litehouse.mindir.Node\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tparameter\x18\x03 \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12*\n\x05input\x18\x05 \x03(\x0b\x32\x1b.litehouse.mindir.ValueInfo\x12+\n\x06output\x18\x06 \x03(\x0b\x32\x1b.litehouse.mindir.ValueInfo\x12.\n\tattribute\x18\x08 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x32\n\rmap_parameter\x18\n \x03(\x0b\x32\x1b.litehouse.mindir.MapTensor\"\x19\n\tMapTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x83\x03\n\x05Model\x12\x12\n\nir_version\x18\x01 \x01(\t\x12\x15\n\rproducer_name\x18\x02 \x01(\t\x12\x18\n\x10producer_version\x18\x03 \x01(\t\x12\x15\n\rmodel_version\x18\x05 \x01(\t\x12&\n\x05graph\x18\x07 \x01(\x0b\x32\x17.litehouse.mindir.Graph\x12*\n\tfunctions\x18\x08 \x03(\x0b\x32\x17.litehouse.mindir.Graph\x12\x15\n\rlittle_endian\x18\n \x01(\x08\x12/\n\nprimitives\x18\x0c \x03(\x0b\x32\x1b.litehouse.mindir.Primitive\x12\x17\n\x0fmind_ir_version\x18\r \x01(\x03\x12\x38\n\tuser_info\x18\x0e \x03(\x0b\x32%.litehouse.mindir.Model.UserInfoEntry\x1a/\n\rUserInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
+    b'\n%litehouse/formats/mindir/schema.proto\x12\x10litehouse.mindir"\xd9\x02\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\t\n\x01\x66\x18\x02 \x01(\x02\x12\t\n\x01i\x18\x03 \x01(\x03\x12\t\n\x01\x64\x18\x04 \x01(\x01\x12\t\n\x01s\x18\x05 \x01(\x0c\x12#\n\x01t\x18\x06 \x01(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x0e\n\x06\x66loats\x18\x08 \x03(\x02\x12\x0f\n\x07\x64oubles\x18\t \x03(\x01\x12\x0c\n\x04ints\x18\n \x03(\x03\x12\x0f\n\x07strings\x18\x0b \x03(\x0c\x12)\n\x07tensors\x18\x0c \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x15\n\rref_attr_name\x18\x0f \x01(\t\x12\x0c\n\x04type\x18\x10 \x01(\x05\x12+\n\x06values\x18\x11 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x30\n\x08seq_info\x18\x12 \x01(\x0b\x32\x1e.litehouse.mindir.SequenceInfo"X\n\x0cSequenceInfo\x12\x12\n\nis_dyn_len\x18\x01 \x01(\x08\x12\x34\n\x0ftuple_elem_item\x18\x02 \x01(\x0b\x32\x1b.litehouse.mindir.Attribute"@\n\x0c\x45xternalData\x12\x10\n\x08location\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0e\n\x06length\x18\x03 \x01(\x03"U\n\nQuantParam\x12\x17\n\x0fquant_algo_name\x18\x01 \x01(\t\x12.\n\tattribute\x18\x02 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute"\xfe\x02\n\x06Tensor\x12\x0c\n\x04\x64ims\x18\x01 \x03(\x03\x12\x11\n\tdata_type\x18\x02 \x01(\x05\x12\x12\n\nfloat_data\x18\x03 \x03(\x02\x12\x12\n\nint32_data\x18\x04 \x03(\x05\x12\x13\n\x0bstring_data\x18\x05 \x03(\x0c\x12\x12\n\nint64_data\x18\x06 \x03(\x03\x12\x0c\n\x04name\x18\x07 \x01(\t\x12\x10\n\x08raw_data\x18\t \x01(\x0c\x12\x13\n\x0b\x64ouble_data\x18\n \x03(\x01\x12\x13\n\x0buint64_data\x18\x0b \x03(\x04\x12\x35\n\rexternal_data\x18\x0c \x01(\x0b\x32\x1e.litehouse.mindir.ExternalData\x12\x0f\n\x07ref_key\x18\r \x01(\t\x12\x10\n\x08min_dims\x18\x0e \x03(\x03\x12\x10\n\x08max_dims\x18\x0f \x03(\x03\x12\x18\n\x10\x63ompression_type\x18\x10 \x01(\x05\x12\x32\n\x0cquant_params\x18\x11 \x03(\x0b\x32\x1c.litehouse.mindir.QuantParam"\x87\x01\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x06tensor\x18\x02 \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12\x12\n\ndenotation\x18\x04 \x01(\t\x12.\n\tattr_info\x18\x05 \x01(\x0b\x32\x1b.litehouse.mindir.Attribute"\x84\x01\n\x04Node\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0e\n\x06output\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12.\n\tattribute\x18\x05 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x0e\n\x06\x64omain\x18\x07 \x01(\t"\x84\x01\n\tPrimitive\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07op_type\x18\x02 \x01(\t\x12.\n\tattribute\x18\x03 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x15\n\rinstance_name\x18\x04 \x01(\t\x12\x11\n\tprim_type\x18\x05 \x01(\x05"\xa5\x02\n\x05Graph\x12$\n\x04node\x18\x01 \x03(\x0b\x32\x16.litehouse.mindir.Node\x12\x0c\n\x04name\x18\x02 \x01(\t\x12+\n\tparameter\x18\x03 \x03(\x0b\x32\x18.litehouse.mindir.Tensor\x12*\n\x05input\x18\x05 \x03(\x0b\x32\x1b.litehouse.mindir.ValueInfo\x12+\n\x06output\x18\x06 \x03(\x0b\x32\x1b.litehouse.mindir.ValueInfo\x12.\n\tattribute\x18\x08 \x03(\x0b\x32\x1b.litehouse.mindir.Attribute\x12\x32\n\rmap_parameter\x18\n \x03(\x0b\x32\x1b.litehouse.mindir.MapTensor"\x19\n\tMapTensor\x12\x0c\n\x04name\x18\x01 \x01(\t"\x83\x03\n\x05Model\x12\x12\n\nir_version\x18\x01 \x01(\t\x12\x15\n\rproducer_name\x18\x02 \x01(\t\x12\x18\n\x10producer_version\x18\x03 \x01(\t\x12\x15\n\rmodel_version\x18\x05 \x01(\t\x12&\n\x05graph\x18\x07 \x01(\x0b\x32\x17.litehouse.mindir.Graph\x12*\n\tfunctions\x18\x08 \x03(\x0b\x32\x17.litehouse.mindir.Graph\x12\x15\n\rlittle_endian\x18\n \x01(\x08\x12/\n\nprimitives\x18\x0c \x03(\x0b\x32\x1b.litehouse.mindir.Primitive\x12\x17\n\x0fmind_ir_version\x18\r \x01(\x03\x12\x38\n\tuser_info\x18\x0e \x03(\x0b\x32%.litehouse.mindir.Model.UserInfoEntry\x1a/\n\rUserInfoEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01'
+)
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'litehouse.formats.mindir.schema_pb2', _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "litehouse.formats.mindir.schema_pb2", _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
-  _globals['_MODEL_USERINFOENTRY']._loaded_options = None
-  _globals['_MODEL_USERINFOENTRY']._serialized_options = b'8\001'
-  _globals['_ATTRIBUTE']._serialized_start=60
-  _globals['_ATTRIBUTE']._serialized_end=405
-  _globals['_SEQUENCEINFO']._serialized_start=407
-  _globals['_SEQUENCEINFO']._serialized_end=495
-  _globals['_EXTERNALDATA']._serialized_start=497
-  _globals['_EXTERNALDATA']._serialized_end=561
-  _globals['_QUANTPARAM']._serialized_start=563
-  _globals['_QUANTPARAM']._serialized_end=648
-  _globals['_TENSOR']._serialized_start=651
-  _globals['_TENSOR']._serialized_end=1033
-  _globals['_VALUEINFO']._serialized_start=1036
-  _globals['_VALUEINFO']._serialized_end=1171
-  _globals['_NODE']._serialized_start=1174
-  _globals['_NODE']._serialized_end=1306
-  _globals['_PRIMITIVE']._serialized_start=1309
-  _globals['_PRIMITIVE']._serialized_end=1441
-  _globals['_GRAPH']._serialized_start=1444
-  _globals['_GRAPH']._serialized_end=1737
-  _globals['_MAPTENSOR']._serialized_start=1739
-  _globals['_MAPTENSOR']._serialized_end=1764
-  _globals['_MODEL']._serialized_start=1767
-  _globals['_MODEL']._serialized_end=2154
-  _globals['_MODEL_USERINFOENTRY']._serialized_start=2107
-  _globals['_MODEL_USERINFOENTRY']._serialized_end=2154
+    DESCRIPTOR._loaded_options = None
+    _globals["_MODEL_USERINFOENTRY"]._loaded_options = None
+    _globals["_MODEL_USERINFOENTRY"]._serialized_options = b"8\001"
+    _globals["_ATTRIBUTE"]._serialized_start = 60
+    _globals["_ATTRIBUTE"]._serialized_end = 405
+    _globals["_SEQUENCEINFO"]._serialized_start = 407
+    _globals["_SEQUENCEINFO"]._serialized_end = 495
+    _globals["_EXTERNALDATA"]._serialized_start = 497
+    _globals["_EXTERNALDATA"]._serialized_end = 561
+    _globals["_QUANTPARAM"]._serialized_start = 563
+    _globals["_QUANTPARAM"]._serialized_end = 648
+    _globals["_TENSOR"]._serialized_start = 651
+    _globals["_TENSOR"]._serialized_end = 1033
+    _globals["_VALUEINFO"]._serialized_start = 1036
+    _globals["_VALUEINFO"]._serialized_end = 1171
+    _globals["_NODE"]._serialized_start = 1174
+    _globals["_NODE"]._serialized_end = 1306
+    _globals["_PRIMITIVE"]._serialized_start = 1309
+    _globals["_PRIMITIVE"]._serialized_end = 1441
+    _globals["_GRAPH"]._serialized_start = 1444
+    _globals["_GRAPH"]._serialized_end = 1737
+    _globals["_MAPTENSOR"]._serialized_start = 1739
+    _globals["_MAPTENSOR"]._serialized_end = 1764
+    _globals["_MODEL"]._serialized_start = 1767
+    _globals["_MODEL"]._serialized_end = 2154
+    _globals["_MODEL_USERINFOENTRY"]._serialized_start = 2107
+    _globals["_MODEL_USERINFOENTRY"]._serialized_end = 2154
 # @@protoc_insertion_point(module_scope)

@@ -7,16 +7,26 @@ from typing import Any
 import onnx_ir as ir
 
 from litehouse.formats.mindir.literals import TYPE_IDS, ScalarType, TensorType, Type
+from litehouse.formats.mindir.memory import Heap
+from litehouse.formats.shapes import infer
 from litehouse.formats.tape import Tape
+
+OPSET = 20
 
 
 class MindirTape(Tape):
-    """A tape with the recorded type of the result at hand."""
+    """A tape with the recorded type of the result at hand.
+
+    Attributes:
+        expected: The recorded type of the result of the node that is translated.
+        heap: The memory that the network's tensors lie in.
+    """
 
     def __init__(self) -> None:
         """Start with no nodes."""
         super().__init__()
         self.expected: Type = None
+        self.heap = Heap()
 
     def result_dtype(self, index: int = 0) -> ir.DataType:
         """The recorded dtype of the result, or of one item of a tuple."""
@@ -42,6 +52,18 @@ class MindirTape(Tape):
             self.refuse("the result has a dynamic rank")
         return len(found.shape)
 
+    def recorded_rank(self, index: int = 0) -> int | None:
+        """The recorded rank of the result, None where the file has none."""
+        found: Any = self.expected
+        if isinstance(found, tuple):
+            found = found[index] if index < len(found) else None
+        return len(found.shape) if isinstance(found, TensorType) and found.shape is not None else None
+
+    def complete(self, start: int) -> None:
+        """Find the shapes that the file does not record, for what was written since there were `start` nodes."""
+        if _lacks_shape(self.expected):
+            infer(self.nodes[start:], OPSET)
+
     def _result(self, index: int) -> TensorType | ScalarType:
         found: Any = self.expected
         if isinstance(found, tuple):
@@ -55,6 +77,8 @@ class MindirTape(Tape):
         if isinstance(value, ir.DataType):
             return value
         value = self.literal(value)
+        if isinstance(value, tuple) and len(value) == 1:
+            (value,) = value
         if value is None and default is not None:
             return default
         if value not in TYPE_IDS:
@@ -75,3 +99,9 @@ class MindirTape(Tape):
         if has_float and not kind.is_floating_point():
             kind = ir.DataType.FLOAT
         return tuple(self.tensor(value, kind) for value in values)
+
+
+def _lacks_shape(type_: Type) -> bool:
+    if isinstance(type_, tuple):
+        return any(_lacks_shape(item) for item in type_)
+    return type_ is None or (isinstance(type_, TensorType) and type_.shape is None)

@@ -4,6 +4,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from litehouse.formats.mindir.literals import TensorType
 from litehouse.formats.mindir.ops.common import through
 from litehouse.formats.mindir.registry import Function, op
 from litehouse.formats.mindir.tape import MindirTape
@@ -225,7 +226,9 @@ def _halves(t: MindirTape, x: ir.Value, axis: Any) -> tuple[ir.Value, ir.Value]:
 
 @op("Dropout")
 def dropout(t: MindirTape, x: ir.Value, keep_prob: Any = 0.5, seed0: Any = 0, seed1: Any = 0) -> Any:
-    return (t.op("Identity", [x]), None)
+    """Files of the Lite converter have no mask."""
+    y = t.op("Identity", [x])
+    return y if isinstance(t.expected, TensorType) else (y, None)
 
 
 @op("DropoutExt")

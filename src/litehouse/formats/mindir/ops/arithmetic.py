@@ -75,8 +75,9 @@ def power(t: MindirTape, input: Any, exponent: Any) -> Any:
 
 
 @op("AddN", "AccumulateNV2")
-def add_n(t: MindirTape, x: Any) -> Any:
-    terms = widened(t, *x)
+def add_n(t: MindirTape, *x: Any) -> Any:
+    """The terms are one tuple; in converted files they are operands one by one."""
+    terms = widened(t, *(x[0] if isinstance(x[0], tuple) else x))
     return narrowed(t, reduce(lambda total, term: t.op("Add", [total, term]), terms))
 
 

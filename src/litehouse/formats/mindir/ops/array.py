@@ -7,7 +7,7 @@ import onnx_ir as ir
 
 from litehouse.formats.mindir.literals import TensorType
 from litehouse.formats.mindir.memory import content
-from litehouse.formats.mindir.ops.common import axis_of, int64_op, positions, size_along
+from litehouse.formats.mindir.ops.common import axis_of, int64_op, length, positions, size_along
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -24,8 +24,8 @@ def reshape(t: MindirTape, input: ir.Value, shape: Any, *, allowzero: Any = None
 
     With a -1 beside it, "empty" cannot be meant.
     """
-    literal = t.literal(shape) if t.is_literal(shape) else ()
-    keep = 1 if allowzero is None and -1 not in np.atleast_1d(literal) else allowzero
+    literal = t.literal(shape) if t.is_literal(shape) else None
+    keep = 1 if allowzero is None and (literal is None or -1 not in np.atleast_1d(literal)) else allowzero
     return t.op("Reshape", [input, t.ints(shape)], allowzero=keep)
 
 
@@ -74,11 +74,14 @@ def squeeze(t: MindirTape, input: ir.Value, axis: Any = ()) -> Any:
     rank = t.rank(input)
     axes = t.literal(axis)
     axes = tuple(axis_of(t, item, rank) for item in (axes if isinstance(axes, tuple) else (axes,)))
-    if not axes or rank - len(axes) != t.result_rank():
+    wanted = t.recorded_rank()
+    if wanted is None and axes:
+        return t.op("Squeeze", [input, t.ints(axes)])
+    if not axes or rank - len(axes) != wanted:
         # Axes of another size than 1 stay.
         sizes = t.known_sizes(input)
         axes = tuple(item for item in axes or range(rank) if sizes[item] == 1)
-    if rank - len(axes) != t.result_rank():
+    if wanted is not None and rank - len(axes) != wanted:
         t.refuse("an axis of dynamic size may or may not be dropped")
     return t.op("Squeeze", [input, t.ints(axes)]) if axes else t.op("Identity", [input])
 
@@ -120,40 +123,47 @@ def swapped_axes(t: MindirTape, x: ir.Value, first: Any, second: Any) -> list[in
 
 
 def _tensors(t: MindirTape, operands: tuple[Any, ...], axis: Any) -> tuple[list[ir.Value], int]:
-    """The tensors to join, in the result's dtype, and the axis of the result: given as a tuple, or one by one."""
+    """The tensors to join, in the result's dtype, and the axis: given as a tuple, or one by one."""
     if isinstance(operands[0], tuple):
         axis = operands[1] if len(operands) > 1 else axis
         operands = operands[0]
     if not operands:
         t.refuse("an empty sequence of tensors")
-    if len({t.dtype(item).is_floating_point() for item in operands if isinstance(item, ir.Value)}) > 1:
-        # MindSpore's kernel then rounds the floating point ones, though it states a floating point result.
-        t.refuse("integer and floating point tensors joined; cast them to one dtype before the export")
-    return [t.tensor(item, t.result_dtype()) for item in operands], axis_of(t, axis, t.result_rank())
+    floating = [t.dtype(item).is_floating_point() for item in operands if isinstance(item, ir.Value)]
+    if any(floating) and not floating[0]:
+        # MindSpore's kernel turns all into the first one's dtype, though it states a floating point result.
+        t.refuse("integers joined with floating point tensors; cast them to one dtype before the export")
+    return [t.tensor(item, t.result_dtype()) for item in operands], axis
 
 
 @op("Concat", "SequenceConcat")
 def concat(t: MindirTape, *tensors: Any, axis: Any = 0) -> Any:
     values, axis = _tensors(t, tensors, axis)
-    return t.op("Concat", values, axis=axis)
+    return t.op("Concat", values, axis=axis_of(t, axis, t.rank(values[0])))
+
+
+@op("IdentityN", structural=True)
+def identity_n(t: MindirTape, values: Any) -> Any:
+    return values
+
+
+@op("ParallelConcat")
+def parallel_concat(t: MindirTape, values: Any) -> Any:
+    return concat(t, values, axis=0)
 
 
 @op("Stack", "Pack", "StackExt", "SequenceStack")
 def stack(t: MindirTape, *tensors: Any, axis: Any = 0) -> Any:
     values, axis = _tensors(t, tensors, axis)
+    axis = axis_of(t, axis, t.rank(values[0]) + 1)
     return t.op("Concat", [t.op("Unsqueeze", [value, t.ints(axis)]) for value in values], axis=axis)
 
 
 def split_into(t: MindirTape, x: ir.Value, axis: Any, sizes: Any) -> tuple[ir.Value, ...]:
     """The pieces of those sizes. The engine refuses an axis that has another size in all."""
     sizes = tuple(sizes)
-    if len(sizes) == 1:
-        t.known_sizes(x)  # the whole, for this size alone
-        return (t.op("Identity", [x], like=x),)
-    pieces: tuple[ir.Value, ...] = t.op(
-        "Split", [x, t.ints(sizes)], outputs=len(sizes), axis=axis_of(t, axis, t.rank(x))
-    )
-    return pieces
+    pieces = t.op("Split", [x, t.ints(sizes)], outputs=len(sizes), axis=axis_of(t, axis, t.rank(x)))
+    return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
 def _recorded_sizes(t: MindirTape, x: ir.Value, axis: Any) -> tuple[int, ...]:
@@ -222,7 +232,7 @@ def unstack(t: MindirTape, input: ir.Value, *, axis: Any = 0, num: Any = None) -
 @op("Tile", "Repeat")
 def tile(t: MindirTape, input: ir.Value, dims: Any) -> Any:
     rank, repeats = t.rank(input), t.ints(dims)
-    count = t.sizes(dims)[0] if isinstance(dims, ir.Value) else len(dims)
+    count = length(t, dims) if isinstance(dims, ir.Value) else len(dims)
     if count < rank:
         repeats = t.op("Concat", [t.ints((1,) * (rank - count)), repeats], axis=0)
     wide = t.op("Unsqueeze", [input, t.ints(tuple(range(count - rank)))]) if count > rank else input

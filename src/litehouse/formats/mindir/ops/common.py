@@ -1,12 +1,15 @@
 """What several op families share: padding, axes, layouts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from litehouse.formats.mindir.tape import MindirTape
 
+INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 CHANNELS_FIRST = ("NCHW", "NCDHW", "NCW", "DEFAULT", "DefaultFormat", "", None, 0, 14, 16, -1)
 PAD_MODES = {0: "pad", 1: "same", 2: "valid"}
 PAD_MODE_WORDS = {"calculated": "pad"}
@@ -207,3 +210,82 @@ def same_pads(
     begin = t.op("Div", [missing, t.ints(2)])
     pads: ir.Value = t.op("Concat", [begin, t.op("Sub", [missing, begin])], axis=0, dtype=ir.DataType.INT64)
     return pads
+
+
+def spread(t: MindirTape, *values: ir.Value) -> list[ir.Value]:
+    """The values broadcast to the shape of the result."""
+    shape = t.op("Shape", [reduce(lambda a, b: t.op("Add", [a, b]), values)])
+    sizes = [None] * t.result_rank()
+    return [t.op("Expand", [value, shape], dtype=value.dtype, shape=sizes) for value in values]
+
+
+def repeated(
+    t: MindirTape,
+    states: Sequence[ir.Value],
+    step: Callable[..., tuple[ir.Value, Sequence[ir.Value]]],
+    most: int | ir.Value,
+) -> tuple[ir.Value, ...]:
+    """A loop: `step` takes the states and gives whether to go on, and the next states. It runs at least once.
+
+    The states keep their dtypes and shapes.
+    """
+    counter, further = (ir.Value(name=t.name(), type=ir.TensorType(d), shape=ir.Shape(())) for d in (INT64, BOOL))
+    inside = [ir.Value(name=t.name(), type=ir.TensorType(t.dtype(value)), shape=value.shape) for value in states]
+    with t.into([]) as nodes:
+        again, following = step(*inside)
+        # What a body gives out must be made there, each once.
+        results = [t.op("Identity", [again], dtype=BOOL, shape=[])]
+        results += [t.op("Identity", [value], like=state) for value, state in zip(following, states, strict=True)]
+    body = ir.Graph([counter, further, *inside], results, nodes=nodes, name=t.name())
+    made = t.op("Loop", [t.tensor(most, INT64), None, *states], outputs=len(states), body=body)
+    made = made if isinstance(made, tuple) else (made,)
+    for value, state in zip(made, states, strict=True):
+        value.dtype, value.shape = state.dtype, state.shape
+    return made
+
+
+def any_true(t: MindirTape, condition: ir.Value) -> ir.Value:
+    """Whether a condition holds anywhere, as a rank-0 bool; False for a tensor without places."""
+    count = t.op("ReduceSum", [t.op("Cast", [condition], to=int(ir.DataType.INT32))], keepdims=0)
+    found: ir.Value = t.op("Greater", [count, t.constant(0, ir.DataType.INT32)], dtype=BOOL, shape=[])
+    return found
+
+
+def pad_planes(t: MindirTape, x: ir.Value, pads: ir.Value, axes: int) -> ir.Value:
+    """Zeros around the last axes, batch and channel left out; `pads` as ONNX orders them.
+
+    The node names all axes: where it names some, behind a Transpose, ONNX Runtime 1.31 mixes them up.
+    """
+    none = (0, 0)
+    if pads.const_value is not None:
+        sizes = t.literal(pads)
+        amounts = t.ints((*none, *sizes[:axes], *none, *sizes[axes:]))
+    else:
+        begins, ends = (t.op("Slice", [pads, t.ints(first), t.ints(first + axes)]) for first in (0, axes))
+        amounts = t.op("Concat", [t.ints(none), begins, t.ints(none), ends], axis=0)
+    padded: ir.Value = t.op("Pad", [x, amounts], dtype=x.dtype)
+    return padded
+
+
+def size_guard(t: MindirTape, x: ir.Value, axes: Sequence[int]) -> ir.Value:
+    """A zero for each axis, to add to a number that the op needs.
+
+    An engine cannot compute it where the axis has another size than the file states: so a translation that holds for
+    these sizes alone leaves the other axes free.
+    """
+    zeros = []
+    for axis in axes:
+        size = None if x.shape is None else x.shape[axis]
+        assert isinstance(size, int)
+        stated = t.constant(np.zeros(t.bounded(size), np.int64))
+        actual = t.op("Shape", [x], start=axis, end=axis + 1)
+        zeros.append(t.op("ReduceSum", [t.op("Reshape", [stated, actual]), t.ints(0)], dtype=INT64))
+    joined: ir.Value = t.op("Concat", zeros, axis=0, dtype=INT64, shape=[len(zeros)])
+    return joined
+
+
+def length(t: MindirTape, value: ir.Value) -> int:
+    """How many numbers a list of sizes or places has; that follows from ranks, so it holds for other sizes too."""
+    if value.shape is None or not isinstance(value.shape[0], int):
+        t.refuse("a list whose length is only known when the model runs")
+    return t.bounded(value.shape[0])

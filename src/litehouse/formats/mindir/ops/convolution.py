@@ -10,6 +10,7 @@ from litehouse.formats.mindir.ops.common import (
     last,
     onnx_pads,
     pad_mode_name,
+    pad_planes,
     require_channels_first,
     same_pads,
     through,
@@ -37,7 +38,7 @@ def conv2d(
     require_channels_first(t, format)
     kernel = _kernel(t, kernel_size, weight)
     geometry = convolution_geometry(t, kernel, pad_mode, pad_list, stride, dilation)
-    return _convolve(t, x, weight, kernel, geometry, group)
+    return convolve(t, x, weight, kernel, geometry, group)
 
 
 @op("DepthwiseConv2dNative")
@@ -59,7 +60,7 @@ def depthwise_conv2d(
     _, channels, *kernel = t.sizes(weight)
     geometry = convolution_geometry(t, kernel, pad_mode, pad_list, stride, dilation)
     filters = t.op("Transpose", [weight], perm=(1, 0, 2, 3), dtype=weight.dtype)
-    return _convolve(t, x, filters, kernel, geometry, channels)
+    return convolve(t, x, filters, kernel, geometry, channels)
 
 
 @op("Conv3D")
@@ -79,22 +80,29 @@ def conv3d(
     require_channels_first(t, format)
     kernel = _kernel(t, kernel_size, weight)
     geometry = convolution_geometry(t, kernel, pad_mode, pad_list, strides, dilations)
-    return _convolve(t, x, weight, kernel, geometry, group)
+    return convolve(t, x, weight, kernel, geometry, group)
 
 
 def _kernel(t: MindirTape, kernel_size: Any, weight: ir.Value) -> tuple[int, ...]:
     return t.sizes(weight)[2:] if kernel_size is None else last(t, kernel_size, t.rank(weight) - 2)
 
 
-def _convolve(
-    t: MindirTape, x: ir.Value, weight: ir.Value, kernel: Sequence[int], geometry: dict[str, Any], group: int
+def convolve(
+    t: MindirTape,
+    x: ir.Value,
+    weight: ir.Value,
+    kernel: Sequence[int],
+    geometry: dict[str, Any],
+    group: int,
+    bias: ir.Value | None = None,
 ) -> ir.Value:
+    """A convolution of a window with that geometry."""
     if "auto_pad" in geometry and set(geometry["dilations"]) != {1}:
         # Padding of its own: ONNX Runtime does not find it for a dilated window.
         geometry = {"strides": geometry["strides"], "dilations": geometry["dilations"]}
         pads = same_pads(t, x, kernel, **geometry)
-        x = t.op("Pad", [x, pads, None, t.ints(tuple(range(2, 2 + len(kernel))))], dtype=x.dtype)
-    return through(t, "Conv", [x, weight], group=group, **geometry)
+        x = pad_planes(t, x, pads, len(kernel))
+    return through(t, "Conv", [x, weight, bias], group=group, **geometry)
 
 
 @op("Conv2DTranspose", "Conv2DBackpropInput")

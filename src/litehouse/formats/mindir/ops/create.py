@@ -30,8 +30,9 @@ def fill(t: MindirTape, shape: Any, value: Any, dtype: Any = None) -> Any:
 
 
 @op("Fill")
-def fill_old(t: MindirTape, type: Any, shape: Any, value: Any) -> Any:
-    return filled(t, t.ints(shape), value)
+def fill_old(t: MindirTape, type: Any, shape: Any, value: Any = None) -> Any:
+    """The operands are dtype, shape and value; in converted files value and shape."""
+    return filled(t, t.ints(shape), type if value is None else value)
 
 
 @op("Ones")
@@ -167,3 +168,14 @@ def scalar_to_tensor(t: MindirTape, input_scalar: Any, dtype: Any = None) -> Any
 @op("TupleToTensor", "ListToTensor", "TupleToArray")
 def tuple_to_tensor(t: MindirTape, input_tuple: Any, dtype: Any = None) -> Any:
     return t.tensor(input_tuple, t.result_dtype())
+
+
+@op("Fills")
+def fills(t: MindirTape, x: ir.Value, value: Any) -> Any:
+    return filled(t, t.op("Shape", [x]), value)
+
+
+@op("Eps")
+def eps(t: MindirTape, x: ir.Value) -> Any:
+    """The distance from 1 to the next number of the dtype."""
+    return filled(t, t.op("Shape", [x]), float(np.finfo(t.dtype(x).numpy()).eps))

@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import SUMMABLE
+from litehouse.formats.mindir.ops.common import SUMMABLE, axis_of
+from litehouse.formats.mindir.ops.formula import Formula
 from litehouse.formats.mindir.ops.reduction import require_orderable
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
@@ -108,3 +110,22 @@ def cummax(t: MindirTape, input: ir.Value, axis: Any) -> Any:
 @op("Cummin", "CumminExt")
 def cummin(t: MindirTape, input: ir.Value, axis: Any) -> Any:
     return _running_extreme(t, input, axis, "LessOrEqual")
+
+
+@op("CumulativeLogsumexp")
+def cumulative_log_sum_exp(
+    t: MindirTape, x: ir.Value, axis: Any, *, exclusive: Any = False, reverse: Any = False
+) -> Any:
+    """The logarithm of the sum of the exponentials so far; the lowest float stands for that of no numbers."""
+    m, along = Formula(t), axis_of(t, axis, t.rank(x))
+
+    def step(total: ir.Value, item: ir.Value) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+        distance = m.where(m("Equal", total, item), 0, m("Abs", m("Sub", total, item)))
+        grown = m("Add", m("Max", total, item), m("Log", m("Add", m("Exp", m("Neg", distance)), 1)))
+        return [grown], [total if t.literal(exclusive) else grown]
+
+    (values,) = m.operands(x)
+    lowest = _filled(t, values, along, float(np.finfo(m.dtype.numpy()).min), m.dtype)
+    (totals,) = _scan(t, values, along, bool(t.literal(reverse)), [lowest], step)
+    totals.dtype = m.dtype
+    return m.result(totals)

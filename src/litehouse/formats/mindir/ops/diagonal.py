@@ -5,7 +5,7 @@ from typing import Any
 import onnx_ir as ir
 
 from litehouse.formats.mindir.ops.array import merge_axes
-from litehouse.formats.mindir.ops.common import axis_of, cast_around, choose, int64_op, positions, size_along
+from litehouse.formats.mindir.ops.common import SUMMABLE, axis_of, cast_around, choose, int64_op, positions, size_along
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -61,7 +61,7 @@ def diagonal(t: MindirTape, input: ir.Value, offset: Any = 0, dim1: Any = 0, dim
     start = int64_op(t, "Mul", width, -offset) if offset < 0 else t.constant(offset, INT64)
     places = int64_op(t, "Add", int64_op(t, "Mul", positions(t, int64_op(t, "Max", length, 0)), step), start)
     moved = t.op("Transpose", [input], perm=[*others, rows, columns], dtype=input.dtype, shape=[None] * rank)
-    return t.op("Gather", [merge_axes(t, moved, rank - 2, rank - 1), places], axis=rank - 2)
+    return t.op("Gather", [merge_axes(t, moved, rank - 2, rank - 1), places], axis=rank - 2, dtype=input.dtype)
 
 
 diagonal_of = diagonal
@@ -160,3 +160,10 @@ def fill_diagonal(t: MindirTape, input: ir.Value, fill_value: Any, wrap: Any = F
         t.refuse("a diagonal of more than two axes, or one that starts again below")
     on = on_diagonal(t, size_along(t, input, 0), size_along(t, input, 1))
     return choose(t, t.op("Not", [on]), input, fill_value)
+
+
+@op("TraceV2")
+def trace_of(t: MindirTape, input: ir.Value, offset: Any = 0, axis1: Any = 1, axis2: Any = 0, dtype: Any = None) -> Any:
+    target = t.result_dtype()
+    line = t.cast(diagonal_of(t, input, offset, axis1, axis2), SUMMABLE.get(target, target))
+    return t.cast(t.op("ReduceSum", [line, t.ints(-1)], keepdims=0, dtype=line.dtype), target)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import axis_of, choose, int64_op, positions, size_along
+from litehouse.formats.mindir.ops.common import axis_of, choose, int64_op, length, positions, size_along
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -27,7 +27,7 @@ def slice_axes(t: MindirTape, x: ir.Value, parts: list[tuple[int, Any, Any, int]
     return part
 
 
-def _entries(t: MindirTape, value: Any) -> list[Any]:
+def entries(t: MindirTape, value: Any) -> list[Any]:
     """The numbers of a shape-like operand: ints, and run-time scalars where they are not in the file."""
     if t.is_literal(value):
         value = t.literal(value)
@@ -36,7 +36,7 @@ def _entries(t: MindirTape, value: Any) -> list[Any]:
         return [t.literal(item) if t.is_literal(item) else item for item in value]
     if t.rank(value) == 0:
         return [value]
-    items = range(t.bounded(t.sizes(value)[0]))
+    items = range(length(t, value))
     return [t.op("Gather", [value, t.constant(item, INT64)], dtype=value.dtype, shape=[]) for item in items]
 
 
@@ -55,10 +55,10 @@ def strided_slice(
     *,
     fmk_type: Any = None,
 ) -> Any:
-    """Bit i of a mask speaks of entry i; bits beyond the entries mean nothing."""
-    if fmk_type == FROM_ONNX:
+    """Bit i of a mask speaks of entry i; bits beyond the entries mean nothing. Converted files may list the axes."""
+    if fmk_type == FROM_ONNX or not isinstance(begin_mask, int):
         return _onnx_slice(t, input_x, begin, end, axes=strides, steps=begin_mask)
-    begins, ends, steps = _entries(t, begin), _entries(t, end), t.literal(tuple(_entries(t, strides)))
+    begins, ends, steps = entries(t, begin), entries(t, end), t.literal(tuple(entries(t, strides)))
     whole_begin, whole_end, ellipsis, new, shrink = (
         [bool(t.literal(mask) >> entry & 1) for entry in range(len(begins))]
         for mask in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)
@@ -87,7 +87,7 @@ def strided_slice(
 
 def _onnx_slice(t: MindirTape, x: ir.Value, begin: Any, end: Any, axes: Any, steps: Any) -> ir.Value:
     """A slice as the converter writes it: begin, end, axes and steps are operands, and there are no masks."""
-    lists = [_entries(t, operand) for operand in (begin, end)] + [t.literal(axes), t.literal(steps)]
+    lists = [entries(t, operand) for operand in (begin, end)] + [t.literal(axes), t.literal(steps)]
     order = [axis_of(t, axis, t.rank(x)) for axis in lists[2]]
     return slice_axes(t, x, list(zip(order, lists[0], lists[1], lists[3], strict=True)))
 
@@ -110,13 +110,14 @@ def pick(t: MindirTape, x: ir.Value, places: dict[int, Any]) -> ir.Value:
 @op("Slice")
 def slice_(t: MindirTape, input: ir.Value, begin: Any, size: Any) -> Any:
     parts = []
-    for axis, (first, count) in enumerate(zip(_entries(t, begin), _entries(t, size), strict=True)):
-        end = LAST if isinstance(count, int) and count == -1 else _sum(t, first, count)
+    for axis, (first, count) in enumerate(zip(entries(t, begin), entries(t, size), strict=True)):
+        end = LAST if isinstance(count, int) and count == -1 else total(t, first, count)
         parts.append((axis, first, end, 1))
     return slice_axes(t, input, parts)
 
 
-def _sum(t: MindirTape, first: Any, second: Any) -> Any:
+def total(t: MindirTape, first: Any, second: Any) -> Any:
+    """The sum of two numbers, either of them an int or a run-time scalar."""
     if isinstance(first, int) and isinstance(second, int):
         return first + second
     return int64_op(t, "Add", *(value if isinstance(value, int) else t.cast(value, INT64) for value in (first, second)))
@@ -133,10 +134,10 @@ def slice_ext(t: MindirTape, input: ir.Value, dim: Any = 0, start: Any = 0, end:
 @op("Narrow")
 def narrow(t: MindirTape, input: ir.Value, dim: Any, start: Any, length: Any) -> Any:
     axis = axis_of(t, dim, t.rank(input))
-    (first,), (count,) = _entries(t, start), _entries(t, length)
+    (first,), (count,) = entries(t, start), entries(t, length)
     if isinstance(first, int) and first < 0:
         first = int64_op(t, "Add", size_along(t, input, axis), first)
-    return slice_axes(t, input, [(axis, first, _sum(t, first, count), 1)])
+    return slice_axes(t, input, [(axis, first, total(t, first, count), 1)])
 
 
 @op("SelectExtView", view=True)
@@ -215,7 +216,7 @@ def index(t: MindirTape, input: ir.Value, indices: tuple[ir.Value, ...]) -> Any:
 def joined_indices(t: MindirTape, given: tuple[Any, ...]) -> ir.Value:
     """Index tensors for the first axes, side by side as ONNX takes them. Masks and left-out axes are refused."""
     values = [t.tensor(item) for item in given]
-    if not values or any(t.dtype(value) not in INDEX_DTYPES or 0 in t.known_sizes(value) for value in values):
+    if not values or any(t.dtype(value) not in INDEX_DTYPES or 0 in (value.shape or ()) for value in values):
         t.refuse("indexing by masks, or with axes left out")
     summed = values[0]
     for value in values[1:]:
@@ -262,9 +263,9 @@ def embedding_lookup(t: MindirTape, input_params: ir.Value, input_indices: Any, 
 def one_hot(t: MindirTape, indices: ir.Value, depth: Any, on_value: Any, off_value: Any = None, axis: Any = -1) -> Any:
     """Written as a comparison: ONNX's own op counts negative indices from the end, MindSpore leaves them out."""
     if off_value is None:  # Converted files: one operand with both.
-        off_value, on_value = _entries(t, on_value)
+        off_value, on_value = entries(t, on_value)
     index = t.cast(indices, INT64)
-    (depth,) = _entries(t, depth)
+    (depth,) = entries(t, depth)
     if isinstance(depth, ir.Value):
         depth = t.cast(depth, INT64)
     elif depth < 0:
@@ -299,3 +300,38 @@ def non_zero_ext(t: MindirTape, input: ir.Value) -> Any:
 def _places(t: MindirTape, x: ir.Value) -> ir.Value:
     places: ir.Value = t.op("NonZero", [t.cast(x, ir.DataType.BOOL)], dtype=INT64)
     return places
+
+
+# Places by other rules ------------------------------------------------------------------------------------------------
+
+
+@op("UnravelIndex")
+def unravel_index(t: MindirTape, indices: ir.Value, dims: Any) -> Any:
+    """The place in a tensor of those sizes, a row for each axis, of numbers in the order of its elements."""
+    rest, rows = t.op("Reshape", [indices, t.ints(-1)], dtype=indices.dtype), []
+    for size in reversed(entries(t, dims)):
+        count = t.op("Reshape", [t.tensor(size, t.dtype(indices)), t.ints(1)])
+        rows.append(t.op("Mod", [rest, count]))
+        rest = t.op("Div", [rest, count])
+    table = t.op("Concat", [t.op("Unsqueeze", [row, t.ints(0)]) for row in reversed(rows)], axis=0)
+    return table if t.rank(indices) else t.op("Squeeze", [table, t.ints(1)])
+
+
+def _format_places(t: MindirTape, src_format: Any, dst_format: Any) -> ir.Value:
+    """For each axis of one layout, the place where another has it."""
+    source, target = t.literal(src_format), t.literal(dst_format)
+    if sorted(source) != sorted(target):
+        t.refuse(f"layouts {source!r} and {target!r}")
+    return t.ints([source.index(letter) for letter in target])
+
+
+@op("DataFormatDimMap")
+def data_format_dim_map(t: MindirTape, x: ir.Value, *, src_format: Any = "NHWC", dst_format: Any = "NCHW") -> Any:
+    return t.cast(t.op("Gather", [_format_places(t, src_format, dst_format), x], dtype=INT64), t.dtype(x))
+
+
+@op("DataFormatVecPermute")
+def data_format_vec_permute(t: MindirTape, x: ir.Value, *, src_format: Any = "NHWC", dst_format: Any = "NCHW") -> Any:
+    if x.shape is None or x.shape[0] != len(t.literal(src_format)):
+        t.refuse("sizes of the inner axes alone")
+    return t.op("Gather", [x, _format_places(t, src_format, dst_format)], axis=0)

@@ -3,14 +3,12 @@
 import itertools
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import CHANNELS_FIRST, SUMMABLE, narrowed, widened
+from litehouse.formats.mindir.ops.common import CHANNELS_FIRST, SUMMABLE, narrowed, size_guard, widened
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
-LARGEST_INVERSE = 32
 LARGEST_PAIRING = 1024
 
 
@@ -28,18 +26,18 @@ def _transposed(t: MindirTape, value: ir.Value, wanted: bool = True) -> ir.Value
     return swapped
 
 
-def _product(t: MindirTape, a: ir.Value, b: ir.Value, transpose_a: bool, transpose_b: bool) -> ir.Value:
+def matrix_product(t: MindirTape, a: ir.Value, b: ir.Value, transpose_a: bool, transpose_b: bool) -> ir.Value:
     """A matrix product of widened operands.
 
     Gemm reads a transposed weight where it is; a Transpose before MatMul would be folded into a second copy of it.
     """
     flat = t.rank(a) == t.rank(b) == 2
-    product: ir.Value
+    made: ir.Value
     if flat and (transpose_a or transpose_b) and t.result_dtype().is_floating_point():
-        product = t.op("Gemm", [a, b], transA=int(transpose_a), transB=int(transpose_b))
+        made = t.op("Gemm", [a, b], transA=int(transpose_a), transB=int(transpose_b))
     else:
-        product = t.op("MatMul", [_transposed(t, a, transpose_a), _transposed(t, b, transpose_b)])
-    return product
+        made = t.op("MatMul", [_transposed(t, a, transpose_a), _transposed(t, b, transpose_b)])
+    return made
 
 
 @op("MatMul", "BatchMatMul", "BatchMatMulV2", "MatMulV2")
@@ -56,7 +54,7 @@ def matmul(
     a, b = widened(t, input, mat2)
     left = _is_true(t, transpose_a) or _is_true(t, transpose_x1)
     right = _is_true(t, transpose_b) or _is_true(t, transpose_x2)
-    return narrowed(t, _product(t, a, b, left, right))
+    return narrowed(t, matrix_product(t, a, b, left, right))
 
 
 @op("MatMulExt", "BatchMatMulExt", "Mm", "Mv", "Dot", "Vdot")
@@ -197,11 +195,16 @@ def cdist(t: MindirTape, x1: Any, x2: Any, p: Any = 2.0) -> Any:
 def pdist(t: MindirTape, x: Any, *, p: Any = 2.0) -> Any:
     """The distances between all pairs of rows."""
     (rows,) = widened(t, x)
-    count = t.sizes(rows)[-2]
+    place = t.rank(rows) - 2
+    count = rows.shape[place] if rows.shape is not None else None
+    if not isinstance(count, int):
+        t.refuse("a number of rows that is only known when the model runs")
     if count > LARGEST_PAIRING:
         t.refuse(f"the distances between {count} rows; at most {LARGEST_PAIRING} are supported")
     pairs = list(itertools.combinations(range(count), 2))
-    first, second = (t.op("Gather", [rows, t.ints(tuple(pair[k] for pair in pairs))], axis=-2) for k in (0, 1))
+    guard = size_guard(t, rows, [place])
+    places = [t.op("Add", [t.ints(tuple(pair[k] for pair in pairs)), guard]) for k in (0, 1)]
+    first, second = (t.op("Gather", [rows, each], axis=-2) for each in places)
     return _norm(t, t.op("Sub", [first, second]), p)
 
 
@@ -213,42 +216,3 @@ def trace(t: MindirTape, input: Any) -> Any:
     diagonal = t.op("Cast", [t.op("EyeLike", [t.cast(x, ir.DataType.INT32)])], to=int(ir.DataType.BOOL))
     kept = t.op("Where", [diagonal, x, t.constant(0, x.dtype)])
     return t.cast(t.op("ReduceSum", [kept, t.ints((0, 1))], keepdims=0, dtype=x.dtype), dtype)
-
-
-@op("MatrixDeterminant")
-def matrix_determinant(t: MindirTape, input: Any) -> Any:
-    x = t.tensor(input, ir.DataType.FLOAT)
-    return t.cast(t.op("Det", [x], dtype=ir.DataType.FLOAT), t.result_dtype())
-
-
-@op("MatrixInverse", "MatrixInverseExt")
-def matrix_inverse(t: MindirTape, input: Any, *, adjoint: Any = False) -> Any:
-    """By elimination, column by column; the pivot is the largest number in a row that was none yet."""
-    (x,) = widened(t, input)
-    size = t.known_sizes(x)[-1]
-    if size is None or size > LARGEST_INVERSE:
-        t.refuse(f"the inverse of matrices of {size or 'any'} rows; at most {LARGEST_INVERSE} are supported")
-    # Beside the matrix stands the identity, which becomes the inverse with its rows in the order of the pivots.
-    places = t.constant(np.arange(size).reshape(-1, 1))
-    beside = t.op("Expand", [t.constant(np.eye(size), x.dtype), t.op("Shape", [x])])
-    left = _transposed(t, x, _is_true(t, adjoint))
-    free, rows = t.constant(np.ones((size, 1)), x.dtype), []
-    for column in range(size):
-        numbers = t.op("Gather", [left, t.ints(column)], axis=-1)
-        best = t.op("ArgMax", [t.op("Add", [t.op("Abs", [numbers]), t.op("Log", [free])])], axis=-2)
-        chosen = t.op("Cast", [t.op("Equal", [places, best])], to=int(t.dtype(x)))
-        rows.append(chosen)
-        free = t.op("Sub", [free, chosen])
-        pivot = t.op("ReduceSum", [t.op("Mul", [chosen, numbers]), t.ints(-2)])
-        factors = t.op("Sub", [numbers, chosen])
-        left, beside = (_eliminated(t, matrix, chosen, pivot, factors) for matrix in (left, beside))
-    turned = t.op("Concat", rows, axis=-1)
-    order = [*range(t.rank(x) - 2), t.rank(x) - 1, t.rank(x) - 2]
-    return narrowed(t, t.op("MatMul", [t.op("Transpose", [turned], perm=order), beside]))
-
-
-def _eliminated(t: MindirTape, matrix: ir.Value, chosen: ir.Value, pivot: ir.Value, factors: ir.Value) -> ir.Value:
-    """The matrix with its chosen row divided by the pivot, and that row times the factors taken from the others."""
-    row = t.op("Div", [t.op("ReduceSum", [t.op("Mul", [chosen, matrix]), t.ints(-2)]), pivot])
-    result: ir.Value = t.op("Sub", [matrix, t.op("Mul", [factors, row])])
-    return result

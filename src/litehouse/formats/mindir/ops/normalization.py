@@ -6,7 +6,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import require_channels_first, through
+from litehouse.formats.mindir.literals import TensorType
+from litehouse.formats.mindir.ops.common import through
+from litehouse.formats.mindir.ops.layout import as_format, channels_first
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -57,8 +59,11 @@ def batch_norm(
     *,
     format: Any = None,
 ) -> Any:
-    require_channels_first(t, data_format if format is None else format)
-    return (_batch_norm(t, input, scale, bias, mean, variance, is_training, epsilon), None, None, None, None)
+    layout = data_format if format is None else format
+    operand = channels_first(t, input, layout)
+    y = batch_normalized(t, operand, scale, bias, mean, variance, is_training, epsilon)
+    y = as_format(t, y, layout, like=input)
+    return y if isinstance(t.expected, TensorType) else (y, None, None, None, None)
 
 
 @op("BatchNormExt")
@@ -73,11 +78,11 @@ def batch_norm_ext(
     momentum: Any = 0.1,
     epsilon: Any = 1e-5,
 ) -> Any:
-    y = _batch_norm(t, input, weight, bias, running_mean, runnning_var, training, epsilon)
+    y = batch_normalized(t, input, weight, bias, running_mean, runnning_var, training, epsilon)
     return (y, None, None)
 
 
-def _batch_norm(
+def batch_normalized(
     t: MindirTape,
     x: ir.Value,
     scale: ir.Value | None,
@@ -87,6 +92,7 @@ def _batch_norm(
     training: Any,
     epsilon: Any,
 ) -> ir.Value:
+    """Batch normalisation by the stored statistics, or by those of the batch at hand."""
     if not t.literal(training) and mean is not None and variance is not None:
         channels = t.op("Shape", [mean])
         ones = t.op("Expand", [t.constant(1, t.dtype(mean)), channels], dtype=mean.dtype) if scale is None else scale
@@ -120,16 +126,23 @@ def group_norm(
     bias: ir.Value | None = None,
     eps: Any = 1e-5,
 ) -> Any:
-    groups = t.literal(num_groups)
-    grouped = t.op("Reshape", [input, t.ints((0, groups, -1))], dtype=input.dtype)
-    ones, zeros = (t.constant([number] * groups, t.dtype(input)) for number in (1, 0))
-    flat = through(t, "InstanceNormalization", [grouped, ones, zeros], epsilon=t.literal(eps))
-    y = t.op("Reshape", [flat, t.op("Shape", [input])], dtype=input.dtype)
+    y, grouped = group_normalized(t, input, t.literal(num_groups), weight, bias, eps)
     mean, variance = statistics(t, grouped, (2,))
     per_group = (
         t.op("Squeeze", [each, t.ints(2)], dtype=each.dtype) for each in (mean, inverse_root(t, variance, eps))
     )
-    return (_scaled(t, y, weight, bias, t.rank(input)), *(t.cast(each, t.result_dtype(1)) for each in per_group))
+    return (y, *(t.cast(each, t.result_dtype(1)) for each in per_group))
+
+
+def group_normalized(
+    t: MindirTape, x: ir.Value, groups: int, scale: ir.Value | None, bias: ir.Value | None, epsilon: Any
+) -> tuple[ir.Value, ir.Value]:
+    """Group normalisation; and the operand with an axis for the groups, and one for all that is in a group."""
+    grouped = t.op("Reshape", [x, t.ints((0, groups, -1))], dtype=x.dtype)
+    ones, zeros = (t.constant([number] * t.bounded(groups), t.dtype(x)) for number in (1, 0))
+    flat = through(t, "InstanceNormalization", [grouped, ones, zeros], epsilon=t.literal(epsilon))
+    y = t.op("Reshape", [flat, t.op("Shape", [x])], dtype=x.dtype)
+    return _scaled(t, y, scale, bias, t.rank(x)), grouped
 
 
 @op("InstanceNorm")
@@ -138,12 +151,17 @@ def instance_norm(
     input_x: ir.Value,
     gamma: ir.Value,
     beta: ir.Value,
-    mean: ir.Value,
-    variance: ir.Value,
+    mean: ir.Value | None = None,
+    variance: ir.Value | None = None,
     *,
     epsilon: Any = 1e-5,
+    format: Any = 0,
 ) -> Any:
-    return (through(t, "InstanceNormalization", [input_x, gamma, beta], epsilon=t.literal(epsilon)), None, None)
+    """Converted files have no statistics, neither as operands nor as results."""
+    x = channels_first(t, input_x, format)
+    y = through(t, "InstanceNormalization", [x, gamma, beta], epsilon=t.literal(epsilon))
+    y = as_format(t, y, format, like=input_x)
+    return y if isinstance(t.expected, TensorType) else (y, None, None)
 
 
 @op("LRN")
@@ -154,16 +172,20 @@ def local_response_norm(
     depth_radius: int = 5,
     bias: float = 1.0,
     alpha: float = 1.0,
-    beta: float = 0.5,
+    beta: float = 0.75,
     norm_region: str = "ACROSS_CHANNELS",
+    format: Any = 0,
 ) -> Any:
+    """MindSpore states all numbers; where the Lite converter leaves some out, ONNX's defaults are meant."""
     if norm_region != "ACROSS_CHANNELS":
         t.refuse(f"the region {norm_region!r} is not supported, only ACROSS_CHANNELS")
     if bias <= 0:
         t.refuse(f"bias {bias} is not supported, only positive ones")
     # ONNX divides alpha by the size. The bias is taken out of the brackets: OpenVINO cuts it to a whole number.
     size = 2 * depth_radius + 1
-    y = through(t, "LRN", [x], size=size, alpha=alpha / bias * size, beta=beta, bias=1.0)
+    operand = channels_first(t, x, format)
+    y = through(t, "LRN", [operand], size=size, alpha=alpha / bias * size, beta=beta, bias=1.0)
+    y = as_format(t, y, format, like=x)
     return y if bias == 1 else t.op("Mul", [y, t.constant(bias**-beta, t.dtype(x))])
 
 

@@ -13,7 +13,7 @@ from litehouse.formats.mindir.tape import MindirTape
 INT32, INT64, BOOL = ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL
 
 
-def _orderable(t: MindirTape, x: ir.Value) -> ir.Value:
+def orderable(t: MindirTape, x: ir.Value) -> ir.Value:
     """The operand in a dtype that the engines order."""
     dtype = t.dtype(x)
     require_orderable(t, dtype)
@@ -23,13 +23,13 @@ def _orderable(t: MindirTape, x: ir.Value) -> ir.Value:
 def _place(t: MindirTape, op_type: str, x: ir.Value, axis: Any, keep_dims: Any, index: int = 0) -> ir.Value:
     """The place of an extreme along an axis, the first of equal ones, in the dtype of an item of the result."""
     keep = int(bool(t.literal(keep_dims)))
-    found = t.op(op_type, [_orderable(t, x)], axis=int(t.literal(axis)), keepdims=keep, dtype=INT64)
+    found = t.op(op_type, [orderable(t, x)], axis=int(t.literal(axis)), keepdims=keep, dtype=INT64)
     return t.cast(found, t.result_dtype(index))
 
 
 def _value(t: MindirTape, op_type: str, x: ir.Value, axis: Any, keep_dims: Any) -> ir.Value:
     """The extreme itself."""
-    return t.cast(reduce(t, op_type, _orderable(t, x), axis, keep_dims), t.dtype(x))
+    return t.cast(reduce(t, op_type, orderable(t, x), axis, keep_dims), t.dtype(x))
 
 
 # Places of extremes --------------------------------------------------------------------------------------------------
@@ -88,10 +88,10 @@ def min_dim(t: MindirTape, input: ir.Value, dim: Any, keepdim: Any = False) -> A
 # Sorting -------------------------------------------------------------------------------------------------------------
 
 
-def _top(t: MindirTape, x: ir.Value, k: Any, axis: int, largest: bool) -> tuple[ir.Value, ir.Value]:
+def top(t: MindirTape, x: ir.Value, k: Any, axis: int, largest: bool) -> tuple[ir.Value, ir.Value]:
     """The first `k` values in order, and their places as int64. Of equal values, the first comes first."""
     order = int(largest)
-    values, places = t.op("TopK", [_orderable(t, x), t.ints(k)], outputs=2, axis=axis, largest=order, sorted=1)
+    values, places = t.op("TopK", [orderable(t, x), t.ints(k)], outputs=2, axis=axis, largest=order, sorted=1)
     places.dtype = INT64
     return (t.cast(values, t.dtype(x)) if t.dtype(x) in SUMMABLE else values), places
 
@@ -107,18 +107,18 @@ def _sorted(t: MindirTape, x: ir.Value, axis: Any, descending: Any) -> tuple[ir.
     if t.rank(x) == 0:
         return x, t.constant(0, INT64)
     axis = int(t.literal(axis))
-    return _top(t, x, _size(t, x, axis), axis, bool(t.literal(descending)))
+    return top(t, x, _size(t, x, axis), axis, bool(t.literal(descending)))
 
 
 @op("TopK")
 def top_k(t: MindirTape, input_x: ir.Value, k: Any, *, sorted: Any = True) -> Any:
-    values, places = _top(t, input_x, k, -1, True)
+    values, places = top(t, input_x, k, -1, True)
     return values, t.cast(places, INT32)
 
 
 @op("TopkExt")
 def topk_ext(t: MindirTape, input: ir.Value, k: Any, dim: Any = -1, largest: Any = True, sorted: Any = True) -> Any:
-    return _top(t, input, k, int(t.literal(dim)), bool(t.literal(largest)))
+    return top(t, input, k, int(t.literal(dim)), bool(t.literal(largest)))
 
 
 @op("Sort")
@@ -180,10 +180,25 @@ def median(
     ignore_nan: Any = False,
 ) -> Any:
     if t.literal(ignore_nan):
-        t.refuse("a median that ignores what is no number")
+        return _median_of_numbers(t, x, int(t.literal(axis)), keep_dims, bool(t.literal(global_median)))
     if not t.literal(global_median):
         return median_dim(t, x, axis, keep_dims)
     return median_ext(t, x), None  # the place has no meaning in MindSpore
+
+
+def _median_of_numbers(t: MindirTape, x: ir.Value, axis: int, keep_dims: Any, whole: bool) -> tuple[Any, Any]:
+    """The median of the numbers alone, which sort before what is none."""
+    if whole:
+        x, axis = t.op("Reshape", [x, t.ints(-1)], dtype=t.dtype(x), shape=[None]), 0
+    missing = t.op("IsNaN", [x])
+    values, places = _sorted(t, t.op("Where", [missing, t.constant(np.inf, t.dtype(x)), x], like=x), axis, False)
+    count = t.op("ReduceSum", [t.op("Cast", [t.op("Not", [missing])], to=int(INT64)), t.ints(axis)])
+    middle = t.op("Div", [t.op("Max", [t.op("Sub", [count, t.ints(1)]), t.ints(0)]), t.ints(2)])
+    value, place = (t.op("GatherElements", [item, middle], axis=axis, dtype=item.dtype) for item in (values, places))
+    value = t.op("Where", [t.op("Equal", [count, t.ints(0)]), t.constant(np.nan, t.dtype(x)), value])
+    if whole or not t.literal(keep_dims):
+        value, place = (t.op("Squeeze", [item, t.ints(axis)]) for item in (value, place))
+    return value, None if whole else place
 
 
 # Searching and distinct values ---------------------------------------------------------------------------------------
@@ -197,7 +212,7 @@ def search_sorted(
     if sorter is not None:
         places = t.cast(sorter, INT64)
         sorted_sequence = t.op("GatherElements", [sorted_sequence, places], axis=-1, like=sorted_sequence)
-    sequence, wanted = t.operands(_orderable(t, sorted_sequence), values)
+    sequence, wanted = t.operands(orderable(t, sorted_sequence), values)
     if t.rank(sequence) > 1:
         sequence = t.op("Unsqueeze", [sequence, t.ints(-2)])
     wanted = t.op("Unsqueeze", [wanted, t.ints(-1)])
@@ -218,14 +233,24 @@ def in_top_k(t: MindirTape, x1: ir.Value, x2: ir.Value, *, k: Any) -> Any:
     return t.op("And", [near, t.op("Squeeze", [finite, t.ints(1)])])
 
 
+def _comparable(dtype: ir.DataType) -> ir.DataType:
+    """A dtype that ONNX Runtime finds distinct values in; it knows few."""
+    if dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE, INT64):
+        return dtype
+    return ir.DataType.FLOAT if dtype.is_floating_point() else INT64
+
+
 def _unique(t: MindirTape, x: ir.Value, sorted: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
     """The distinct values, the place of each operand's value among them, and how often each occurs."""
-    # ONNX Runtime knows few dtypes here; float64 holds all of the others but the largest 64-bit integers.
-    dtype = t.dtype(x)
-    kernel = dtype if dtype in (ir.DataType.FLOAT, ir.DataType.DOUBLE, INT64) else INT64
-    if dtype.is_floating_point() and kernel == INT64:
-        kernel = ir.DataType.FLOAT
-    values, _, places, counts = t.op("Unique", [t.cast(x, kernel)], outputs=4, sorted=int(sorted))
+    dtype, kernel = t.dtype(x), _comparable(t.dtype(x))
+    values, first, places, counts = t.op("Unique", [t.cast(x, kernel)], outputs=4, sorted=1)
+    if not sorted:
+        # Put in order of appearance by hand: OpenVINO gives zeros for floats that it is not to sort.
+        first.dtype = INT64
+        _, order = top(t, first, t.op("Shape", [first]), 0, False)
+        _, back = top(t, order, t.op("Shape", [first]), 0, False)
+        values, counts = (t.op("Gather", [each, order]) for each in (values, counts))
+        places = t.op("Gather", [back, places])
     values.dtype = kernel
     places = t.op("Reshape", [places, t.op("Shape", [x])], dtype=INT64)
     counts.dtype = INT64
@@ -245,13 +270,28 @@ def unique2(
     return _unique(t, input, bool(t.literal(sorted)))
 
 
+@op("UniqueDim")
+def unique_dim(t: MindirTape, input: ir.Value, sorted: Any = True, return_inverse: Any = False, dim: Any = 0) -> Any:
+    """The distinct slices along an axis in order, the place of each slice among them, and how often each occurs."""
+    axis, kernel = int(t.literal(dim)), _comparable(t.dtype(input))
+    values, _, places, counts = t.op("Unique", [t.cast(input, kernel)], outputs=4, sorted=1, axis=axis)
+    values.dtype = kernel
+    return t.cast(values, t.dtype(input)), places, counts
+
+
 @op("UniqueConsecutive")
 def unique_consecutive(
-    t: MindirTape, input: ir.Value, return_inverse: Any = False, return_counts: Any = False, dim: Any = None
+    t: MindirTape,
+    input: ir.Value,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    dim: Any = None,
+    *,
+    axis: Any = 1000,
 ) -> Any:
-    if dim is not None:
+    if dim is not None or t.literal(axis) != 1000:  # as MindSpore 2.0 writes None
         t.refuse("distinct neighbours along one axis; only those of the whole tensor are supported")
-    x = t.op("Reshape", [_orderable(t, input), t.ints(-1)])
+    x = t.op("Reshape", [orderable(t, input), t.ints(-1)])
     first, last, end = t.ints(0), t.ints(-1), t.ints(np.iinfo(np.int64).max)
     after, before = t.op("Slice", [x, t.ints(1), end]), t.op("Slice", [x, first, last])
     head = t.op("Expand", [t.constant(True), t.op("Min", [t.op("Shape", [x]), t.ints(1)])])
@@ -261,4 +301,5 @@ def unique_consecutive(
     inverse = t.op("Sub", [t.op("CumSum", [runs, t.constant(0, INT64)]), t.ints(1)])
     borders = t.op("Concat", [t.op("Reshape", [t.op("NonZero", [starts]), t.ints(-1)]), t.op("Shape", [x])], axis=0)
     counts = t.op("Sub", [t.op("Slice", [borders, t.ints(1), end]), t.op("Slice", [borders, first, last])])
-    return values, t.op("Reshape", [inverse, t.op("Shape", [input])]), counts
+    inverse = t.op("Reshape", [inverse, t.op("Shape", [input])], dtype=INT64)
+    return values, t.cast(inverse, t.result_dtype(1)), t.cast(counts, t.result_dtype(2))

@@ -1,12 +1,14 @@
 """Padding, and the exchange of blocks between space and batch."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import cast_around, int64_op, onnx_pads, positions, size_along
+from litehouse.formats.mindir.ops.common import cast_around, int64_op, length, onnx_pads, positions, size_along
+from litehouse.formats.mindir.ops.layout import as_format, channels_first
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -46,14 +48,14 @@ def _gather_pad(t: MindirTape, x: ir.Value, axis: int, begin: Any, end: Any, mod
     return padded
 
 
-def _sizes(t: MindirTape, paddings: Any, count: int | None = None) -> tuple[Any, ...]:
+def pad_sizes(t: MindirTape, paddings: Any, count: int | None = None) -> tuple[Any, ...]:
     """The numbers of a padding operand one by one: ints, or run-time scalars."""
     if t.is_literal(paddings):
         return tuple(int(size) for size in np.ravel(t.literal(paddings)))
     if isinstance(paddings, tuple):
         return paddings
     flat = t.ints(paddings)
-    places = range(t.sizes(paddings)[0] if count is None else count)
+    places = range(length(t, paddings) if count is None else count)
     return tuple(t.op("Gather", [flat, t.constant(place, INT64)], dtype=INT64, shape=[]) for place in places)
 
 
@@ -67,7 +69,7 @@ def last_axis_first(t: MindirTape, x: ir.Value, padding: Sequence[Any]) -> tuple
 
 @op("Pad")
 def pad(t: MindirTape, input_x: ir.Value, paddings: Any) -> Any:
-    return pad_with(t, input_x, _sizes(t, paddings), "constant")
+    return pad_with(t, input_x, pad_sizes(t, paddings), "constant")
 
 
 @op("PadV3")
@@ -80,7 +82,7 @@ def pad_v3(
     mode: Any = "constant",
     paddings_contiguous: Any = True,
 ) -> Any:
-    sizes = _sizes(t, paddings)
+    sizes = pad_sizes(t, paddings)
     if not t.literal(paddings_contiguous):
         half = len(sizes) // 2
         sizes = tuple(size for pair in zip(sizes[:half], sizes[half:], strict=True) for size in pair)
@@ -95,67 +97,82 @@ def constant_pad(t: MindirTape, input: ir.Value, padding: Any, value: Any = 0) -
 
 @op("ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D")
 def reflection_pad(t: MindirTape, input: ir.Value, padding: Any) -> Any:
-    return pad_with(t, input, last_axis_first(t, input, _sizes(t, padding)), "reflect")
+    return pad_with(t, input, last_axis_first(t, input, pad_sizes(t, padding)), "reflect")
 
 
 @op("ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D")
 def replication_pad(t: MindirTape, input: ir.Value, padding: Any) -> Any:
-    return pad_with(t, input, last_axis_first(t, input, _sizes(t, padding)), "edge")
+    return pad_with(t, input, last_axis_first(t, input, pad_sizes(t, padding)), "edge")
 
 
 @op("MirrorPad")
 def mirror_pad(t: MindirTape, input_x: ir.Value, paddings: Any, *, mode: Any = "REFLECT") -> Any:
-    return pad_with(t, input_x, _sizes(t, paddings, 2 * t.rank(input_x)), t.literal(mode).lower())
+    return pad_with(t, input_x, pad_sizes(t, paddings, 2 * t.rank(input_x)), t.literal(mode).lower())
 
 
 # Space and batch ------------------------------------------------------------------------------------------------------
 
 
 @op("SpaceToBatchND")
-def space_to_batch(t: MindirTape, input_x: ir.Value, *, block_shape: Any, paddings: Any) -> Any:
-    blocks, rank = t.literal(block_shape), t.rank(input_x)
-    lead = rank - len(blocks)
-    pairs = [size for pair in t.literal(paddings) for size in pair]
-    padded = pad_with(t, input_x, [*(0,) * (2 * lead), *pairs], "constant")
-    sizes = list(t.sizes(input_x))
-    for index in range(len(blocks)):
-        sizes[lead + index] += pairs[2 * index] + pairs[2 * index + 1]
+def space_to_batch(t: MindirTape, input_x: ir.Value, block_shape: Any, paddings: Any, *, format: Any = 0) -> Any:
+    x = channels_first(t, input_x, format)
+    blocks, pairs = np.ravel(t.literal(block_shape)).tolist(), np.ravel(t.literal(paddings)).tolist()
+    lead = t.rank(x) - len(blocks)
+    padded = pad_with(t, x, [*(0,) * (2 * lead), *pairs], "constant")
+    sizes = [size_along(t, padded, axis) for axis in range(t.rank(x))]
     # Each space axis becomes (places, block); the block axes move in front of the batch and melt into it.
-    split = [part for size, block in zip(sizes[lead:], blocks, strict=True) for part in (size // block, block)]
+    counts = [int64_op(t, "Div", size, block) for size, block in zip(sizes[lead:], blocks, strict=True)]
+    split = [part for pair in zip(counts, blocks, strict=True) for part in pair]
     inner = [lead + 2 * index for index in range(len(blocks))]
     moved = t.op(
         "Transpose",
         [t.op("Reshape", [padded, t.ints((*sizes[:lead], *split))])],
         perm=[*(axis + 1 for axis in inner), *range(lead), *inner],
     )
-    return t.op("Reshape", [moved, t.ints(t.result_shape())])
+    whole = t.ints((-1, *sizes[1:lead], *counts))
+    return as_format(t, t.op("Reshape", [moved, whole], dtype=x.dtype, shape=[None] * t.rank(x)), format)
 
 
 @op("SpaceToBatch")
-def space_to_batch_square(t: MindirTape, x: ir.Value, *, block_size: Any, paddings: Any) -> Any:
-    return space_to_batch(t, x, block_shape=(t.literal(block_size),) * 2, paddings=paddings)
+def space_to_batch_square(t: MindirTape, x: ir.Value, block_size: Any, paddings: Any, *, format: Any = 0) -> Any:
+    return space_to_batch(t, x, _two(t, block_size), paddings, format=format)
 
 
 @op("BatchToSpace")
-def batch_to_space_square(t: MindirTape, x: ir.Value, *, block_size: Any, crops: Any) -> Any:
-    return batch_to_space(t, x, block_shape=(t.literal(block_size),) * 2, crops=crops)
+def batch_to_space_square(t: MindirTape, x: ir.Value, block_size: Any, crops: Any, *, format: Any = 0) -> Any:
+    return batch_to_space(t, x, _two(t, block_size), crops, format=format)
+
+
+def _two(t: MindirTape, block_size: Any) -> tuple[int, ...]:
+    """MindSpore states one size for both axes, its Lite converter one for each."""
+    sizes = tuple(np.ravel(t.literal(block_size)).tolist())
+    return sizes * 2 if len(sizes) == 1 else sizes
 
 
 @op("BatchToSpaceND")
-def batch_to_space(t: MindirTape, input_x: ir.Value, *, block_shape: Any, crops: Any) -> Any:
-    blocks, sizes = t.literal(block_shape), t.sizes(input_x)
-    lead, count = len(sizes) - len(blocks), len(blocks)
-    batch = t.result_shape()[0]
+def batch_to_space(t: MindirTape, input_x: ir.Value, block_shape: Any, crops: Any, *, format: Any = 0) -> Any:
+    x = channels_first(t, input_x, format)
+    blocks = np.ravel(t.literal(block_shape)).tolist()
+    lead, count = t.rank(x) - len(blocks), len(blocks)
+    sizes = [size_along(t, x, axis) for axis in range(t.rank(x))]
+    batch = int64_op(t, "Div", sizes[0], math.prod(blocks))
     outer = [count + lead + index for index in range(count)]
     moved = t.op(
         "Transpose",
-        [t.op("Reshape", [input_x, t.ints((*blocks, batch, *sizes[1:]))])],
+        [t.op("Reshape", [x, t.ints((*blocks, batch, *sizes[1:]))])],
         perm=[
             *range(count, count + lead),
             *(axis for pair in zip(outer, range(count), strict=True) for axis in pair),
         ],
     )
-    whole = (batch, *sizes[1:lead], *(size * block for size, block in zip(sizes[lead:], blocks, strict=True)))
-    joined = t.op("Reshape", [moved, t.ints(whole)], dtype=input_x.dtype, shape=whole)
-    cropped = [-size for pair in t.literal(crops) for size in pair]
-    return pad_with(t, joined, [*(0,) * (2 * lead), *cropped], "constant")
+    inner = [int64_op(t, "Mul", size, block) for size, block in zip(sizes[lead:], blocks, strict=True)]
+    whole = t.ints((batch, *sizes[1:lead], *inner))
+    joined = t.op("Reshape", [moved, whole], dtype=x.dtype, shape=[None] * t.rank(x))
+    cropped = [-size for size in np.ravel(t.literal(crops)).tolist()]
+    return as_format(t, pad_with(t, joined, [*(0,) * (2 * lead), *cropped], "constant"), format)
+
+
+@op("Padding")
+def padding_to(t: MindirTape, x: ir.Value, *, pad_dim_size: Any = 8) -> Any:
+    """The last axis, of size 1, grown with zeros."""
+    return pad_with(t, x, [*(0,) * (2 * t.rank(x) - 1), t.literal(pad_dim_size) - 1], "constant")

@@ -9,11 +9,12 @@ from litehouse.formats.mindir.ops.common import (
     kernel_dtype,
     last,
     pad_mode_name,
+    pad_planes,
     positions,
-    require_channels_first,
     same_pads,
     size_along,
 )
+from litehouse.formats.mindir.ops.layout import as_format, channels_first
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
 
@@ -24,13 +25,13 @@ REARRANGED = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, ir.Dat
 # Patches of windows ---------------------------------------------------------------------------------------------------
 
 
-def _windows(
+def cut_windows(
     t: MindirTape, x: ir.Value, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: Any
 ) -> ir.Value:
     """(batch, channel, *places in a window, *windows), after padding with zeros: `pads` as ONNX orders them."""
     axes = range(2, 2 + len(kernel))
     if pads is not None:
-        x = t.op("Pad", [x, pads, None, t.ints(tuple(axes))], dtype=x.dtype)
+        x = pad_planes(t, x, pads, len(kernel))
     y = x
     for axis, size, step, spread in reversed(list(zip(axes, kernel, strides, dilations, strict=True))):
         room = t.op("Sub", [size_along(t, x, axis), t.constant((size - 1) * spread + 1, INT64)])
@@ -74,7 +75,7 @@ def _unfolded(
 ) -> ir.Value:
     """All windows in one axis, after axes of the `outer` sizes."""
     sizes, (strides, dilations, pads) = last(t, kernel, 2), (last(t, each, 2) for each in (stride, dilation, padding))
-    windows = _windows(t, x, sizes, strides, dilations, t.ints(pads * 2))
+    windows = cut_windows(t, x, sizes, strides, dilations, t.ints(pads * 2))
     count = t.op("ReduceProd", [t.op("Shape", [windows], start=4)], keepdims=1)
     unfolded: ir.Value = t.op("Reshape", [windows, t.op("Concat", [outer, count], axis=0)])
     return unfolded
@@ -98,7 +99,7 @@ def _patches_as_channels(
     """A channel for each place in a window and channel of the operand, the latter running fastest."""
     kernel, strides, dilations = (last(t, each, axes) for each in (kernel_size, stride, dilation))
     pads = same_pads(t, x, kernel, strides, dilations) if pad_mode_name(t, padding) == "same" else None
-    windows = _windows(t, x, kernel, strides, dilations, pads)
+    windows = cut_windows(t, x, kernel, strides, dilations, pads)
     inner = range(2, 2 + axes)
     turned = t.op("Transpose", [windows], perm=(0, *inner, 1, *range(2 + axes, 2 + 2 * axes)))
     shape = t.op("Concat", [t.ints((0, -1)), t.op("Shape", [windows], start=2 + axes)], axis=0)
@@ -156,11 +157,15 @@ def _folded(t: MindirTape, x: ir.Value, sizes: Any, kernel: Any, dilation: Any, 
 
 
 @op("DepthToSpace")
-def depth_to_space(t: MindirTape, x: ir.Value, *, block_size: int, format: Any = "NCHW") -> Any:
-    require_channels_first(t, format)
-    if t.dtype(x) in REARRANGED:
-        return t.op("DepthToSpace", [x], blocksize=block_size, mode="DCR")
-    return _blocks_to_places(t, x, block_size, (block_size, block_size, -1), (0, 3, 4, 1, 5, 2))
+def depth_to_space(t: MindirTape, x: ir.Value, *, block_size: int, format: Any = "NCHW", mode: Any = "DCR") -> Any:
+    images = channels_first(t, x, format)
+    if (mode or "DCR") == "CRD":
+        y = pixel_shuffle(t, images, block_size)
+    elif t.dtype(x) in REARRANGED:
+        y = t.op("DepthToSpace", [images], blocksize=block_size, mode="DCR", dtype=x.dtype)
+    else:
+        y = _blocks_to_places(t, images, block_size, (block_size, block_size, -1), (0, 3, 4, 1, 5, 2))
+    return as_format(t, y, format)
 
 
 @op("PixelShuffle")
@@ -188,15 +193,21 @@ def _blocks_to_places(
 
 @op("SpaceToDepth")
 def space_to_depth(t: MindirTape, x: ir.Value, *, block_size: int, format: Any = "NCHW") -> Any:
-    require_channels_first(t, format)
+    return as_format(t, _space_to_depth(t, channels_first(t, x, format), block_size), format)
+
+
+def _space_to_depth(t: MindirTape, x: ir.Value, block_size: int) -> ir.Value:
+    made: ir.Value
     if t.dtype(x) in REARRANGED:
-        return t.op("SpaceToDepth", [x], blocksize=block_size)
+        made = t.op("SpaceToDepth", [x], blocksize=block_size, dtype=x.dtype)
+        return made
     plane = t.op("Div", [t.op("Shape", [x], start=2), t.ints(block_size)])
     height, width = t.op("Split", [plane], num_outputs=2, outputs=2)
     block = t.ints(block_size)
     parts = t.op("Reshape", [x, t.op("Concat", [t.ints((0, 0)), height, block, width, block], axis=0)])
     turned = t.op("Transpose", [parts], perm=(0, 3, 5, 1, 2, 4))
-    return t.op("Reshape", [turned, t.op("Concat", [t.ints((0, -1)), plane], axis=0)])
+    made = t.op("Reshape", [turned, t.op("Concat", [t.ints((0, -1)), plane], axis=0)], dtype=x.dtype)
+    return made
 
 
 @op("ChannelShuffle")

@@ -10,6 +10,7 @@ from litehouse.formats.mindir.ops.common import (
     convolution_geometry,
     kernel_dtype,
     last,
+    pad_planes,
     require_channels_first,
     through,
 )
@@ -31,7 +32,7 @@ def max_pool(
 ) -> Any:
     require_channels_first(t, format)
     kernel = last(t, kernel_size, 2)
-    return _max(t, x, kernel, convolution_geometry(t, kernel, pad_mode, None, strides))
+    return largest(t, x, kernel, convolution_geometry(t, kernel, pad_mode, None, strides))
 
 
 @op("MaxPool3D")
@@ -48,7 +49,7 @@ def max_pool3d(
 ) -> Any:
     require_channels_first(t, format)
     kernel = last(t, kernel_size, 3)
-    return _max(t, x, kernel, convolution_geometry(t, kernel, pad_mode, pad_list, strides), ceil_mode)
+    return largest(t, x, kernel, convolution_geometry(t, kernel, pad_mode, pad_list, strides), ceil_mode)
 
 
 @op("MaxPool3DWithArgmax")
@@ -81,6 +82,17 @@ def max_pool_with_argmax(
     return _max_and_place(t, x, 2, kernel_size, strides, pads, dilation, ceil_mode)
 
 
+@op("MaxPoolWithArgmax")
+def max_pool_with_argmax_old(
+    t: MindirTape, x: ir.Value, *, kernel_size: Any = 1, strides: Any = 1, pad_mode: Any = "valid", format: Any = "NCHW"
+) -> Any:
+    require_channels_first(t, format)
+    # Sizes are written as (1, height, width, 1) here, whatever the format, and places count through all channels.
+    kernel, steps = (last(t, t.literal(sizes)[:3], 2) for sizes in (kernel_size, strides))
+    geometry = convolution_geometry(t, kernel, pad_mode, None, steps)
+    return largest(t, x, kernel, geometry), _place(t, x, kernel, geometry, False, start=1)
+
+
 @op("MaxPoolWithMask")
 def max_pool_with_mask(
     t: MindirTape,
@@ -103,7 +115,7 @@ def _max_and_place(
     kernel = last(t, kernel_size, axes)
     pairs = [pad for size in last(t, pads, axes) for pad in (size, size)]
     geometry = convolution_geometry(t, kernel, "pad", pairs, kernel if strides is None else strides, dilation)
-    return _max(t, x, kernel, geometry, ceil_mode), _place(t, x, kernel, geometry, ceil_mode)
+    return largest(t, x, kernel, geometry, ceil_mode), _place(t, x, kernel, geometry, ceil_mode)
 
 
 @op("FuncMaxPool2D")
@@ -121,20 +133,23 @@ def func_max_pool2d(
     return (y, place) if t.literal(return_indices) or isinstance(t.expected, tuple) else y
 
 
-def _max(
+def largest(
     t: MindirTape, x: ir.Value, kernel: Sequence[int], geometry: dict[str, Any], ceil_mode: Any = False
 ) -> ir.Value:
+    """The largest of each window; with `ceil_mode` also of windows that reach over the end."""
     ceil = int(t.literal(ceil_mode))
     y = through(t, "MaxPool", [x], kernel_shape=kernel, ceil_mode=ceil, **geometry)
     return _within(t, y, x, kernel, geometry) if ceil else y
 
 
-def _place(t: MindirTape, x: ir.Value, kernel: Sequence[int], geometry: dict[str, Any], ceil_mode: Any) -> ir.Value:
+def _place(
+    t: MindirTape, x: ir.Value, kernel: Sequence[int], geometry: dict[str, Any], ceil_mode: Any, start: int = 2
+) -> ir.Value:
     ceil = int(t.literal(ceil_mode))
     operand = t.cast(x, kernel_dtype(t, "MaxPool", t.dtype(x)))
     _, places = t.op("MaxPool", [operand], outputs=2, kernel_shape=kernel, ceil_mode=ceil, **geometry)
-    # ONNX counts through the whole tensor, MindSpore within each plane.
-    plane = t.op("ReduceProd", [t.op("Shape", [x], start=2)], keepdims=1)
+    # ONNX counts through the whole tensor, MindSpore within each plane, or within the axes from `start` on.
+    plane = t.op("ReduceProd", [t.op("Shape", [x], start=start)], keepdims=1)
     places = t.op("Mod", [places, plane], dtype=ir.DataType.INT64)
     return t.cast(_within(t, places, x, kernel, geometry) if ceil else places, t.result_dtype(1))
 
@@ -168,7 +183,7 @@ def avg_pool(
 ) -> Any:
     require_channels_first(t, data_format if format is None else format)
     kernel = last(t, kernel_size, 2)
-    return _mean(t, x, kernel, convolution_geometry(t, kernel, pad_mode, None, strides), include=False)
+    return mean(t, x, kernel, convolution_geometry(t, kernel, pad_mode, None, strides), include=False)
 
 
 @op("AvgPool3D")
@@ -188,7 +203,7 @@ def avg_pool3d(
     require_channels_first(t, format)
     kernel = last(t, kernel_size, 3)
     geometry = convolution_geometry(t, kernel, pad_mode, pad_list, strides)
-    return _mean(t, x, kernel, geometry, ceil_mode, t.literal(count_include_pad), t.literal(divisor_override))
+    return mean(t, x, kernel, geometry, ceil_mode, t.literal(count_include_pad), t.literal(divisor_override))
 
 
 @op("AvgPool1D")
@@ -249,11 +264,11 @@ def _mean_ext(
     geometry = convolution_geometry(t, kernel, "pad", pairs, strides)
     batched = t.rank(x) == axes + 2
     x = x if batched else t.op("Unsqueeze", [x, t.ints(0)], dtype=x.dtype)
-    y = _mean(t, x, kernel, geometry, ceil_mode, t.literal(include), t.literal(divisor) or 0)
+    y = mean(t, x, kernel, geometry, ceil_mode, t.literal(include), t.literal(divisor) or 0)
     return y if batched else t.op("Squeeze", [y, t.ints(0)])
 
 
-def _mean(
+def mean(
     t: MindirTape,
     x: ir.Value,
     kernel: Sequence[int],
@@ -275,7 +290,7 @@ def _mean(
     axes, pads = len(kernel), window["pads"]
     reach = [step - 1 if ceil and divisor else 0 for step in window["strides"]]
     amounts = t.ints((*pads[:axes], *(pad + more for pad, more in zip(pads[axes:], reach, strict=True))))
-    padded = t.op("Pad", [x, amounts, None, t.ints(tuple(range(2, 2 + axes)))], dtype=x.dtype)
+    padded = pad_planes(t, x, amounts, axes)
     y = through(
         t, "AveragePool", [padded], kernel_shape=kernel, strides=window["strides"], ceil_mode=int(ceil and not divisor)
     )
@@ -299,7 +314,22 @@ def max_unpool2d(
     format: Any = "NCHW",
 ) -> Any:
     require_channels_first(t, format)
-    return max_unpool2d_ext(t, x, argmax, ksize, strides, pads, t.literal(output_shape) or None)
+    return _unpooled(t, x, argmax, ksize, strides, pads, t.literal(output_shape) or None)
+
+
+@op("MaxUnpool3D")
+def max_unpool3d(
+    t: MindirTape,
+    x: ir.Value,
+    argmax: ir.Value,
+    *,
+    ksize: Any,
+    strides: Any = 0,
+    pads: Any = 0,
+    output_shape: Any = (),
+    format: Any = "NCDHW",
+) -> Any:
+    return max_unpool2d(t, x, argmax, ksize=ksize, strides=strides, pads=pads, output_shape=output_shape, format=format)
 
 
 @op("MaxUnpool2DExt")
@@ -312,20 +342,27 @@ def max_unpool2d_ext(
     padding: Any = 0,
     output_size: Any = None,
 ) -> Any:
-    """Zeros, but for the operand's numbers at their places in each plane."""
-    kernel = last(t, kernel_size, 2)
-    strides = last(t, stride, 2) if stride is not None and t.literal(stride) not in ((), 0) else kernel
+    return _unpooled(t, input, indices, kernel_size, stride, padding, output_size)
+
+
+def _unpooled(
+    t: MindirTape, x: ir.Value, places: ir.Value, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> ir.Value:
+    """Zeros, but for the operand's numbers at their places in each channel."""
+    axes = t.rank(x) - 2
+    kernel = last(t, kernel_size, axes)
+    strides = last(t, stride, axes) if stride is not None and t.literal(stride) not in ((), 0) else kernel
     if output_size is None or t.literal(output_size) == ():
-        steps = t.op("Mul", [t.op("Sub", [t.op("Shape", [input], start=-2), t.ints(1)]), t.ints(strides)])
-        pads = last(t, padding, 2)
-        plane = t.op("Add", [steps, t.ints([size - 2 * pad for size, pad in zip(kernel, pads, strict=True)])])
+        steps = t.op("Mul", [t.op("Sub", [t.op("Shape", [x], start=-axes), t.ints(1)]), t.ints(strides)])
+        pads = last(t, padding, axes)
+        sizes = t.op("Add", [steps, t.ints([size - 2 * pad for size, pad in zip(kernel, pads, strict=True)])])
     else:
-        plane = t.ints(last(t, output_size, 2))
-    outer = t.op("Shape", [input], end=-2)
+        sizes = t.ints(last(t, output_size, axes))
+    outer = t.op("Shape", [x], end=-axes)
     flat = t.op("Concat", [outer, t.ints(-1)], axis=0)
-    zeros = t.op(
-        "Expand", [t.constant(0, t.dtype(input)), t.op("Concat", [outer, t.op("ReduceProd", [plane])], axis=0)]
-    )
-    places = t.op("Reshape", [t.cast(indices, ir.DataType.INT64), flat])
-    filled = t.op("ScatterElements", [zeros, places, t.op("Reshape", [input, flat])], axis=-1)
-    return t.op("Reshape", [filled, t.op("Concat", [outer, plane], axis=0)])
+    whole = t.op("Concat", [outer, t.op("ReduceProd", [sizes])], axis=0)
+    zeros = t.op("Expand", [t.constant(0, t.dtype(x)), whole])
+    spots = t.op("Reshape", [t.cast(places, ir.DataType.INT64), flat])
+    filled = t.op("ScatterElements", [zeros, spots, t.op("Reshape", [x, flat])], axis=-1)
+    made: ir.Value = t.op("Reshape", [filled, t.op("Concat", [outer, sizes], axis=0)])
+    return made

@@ -33,20 +33,56 @@ def _biases(t: MindirTape, first: ir.Value, second: ir.Value, order: tuple[int, 
 def lstm(
     t: MindirTape,
     input: ir.Value,
+    *operands: ir.Value,
+    input_size: int = 0,
+    hidden_size: int = 0,
+    num_layers: int = 1,
+    has_bias: bool = True,
+    bidirectional: bool = False,
+    proj_size: int = 0,
+) -> Any:
+    """In converted files the weights are operands one by one, as ONNX has them; else all lie in one."""
+    if len(operands) == 5:
+        return _onnx_lstm(t, input, *operands)
+    if (num_layers or 1) != 1 or bidirectional or proj_size:
+        t.refuse("several layers, two directions or a projection in one LSTM op are not supported")
+    return _packed_lstm(t, input, *operands, input_size=input_size, hidden_size=hidden_size, has_bias=has_bias)
+
+
+def _onnx_lstm(
+    t: MindirTape, x: ir.Value, w: ir.Value, r: ir.Value, b: ir.Value, h: ir.Value, c: ir.Value
+) -> tuple[ir.Value, ...]:
+    """The states of all steps with an axis for the directions, then the last states and cells."""
+    directions, _, size = _sizes(t, r)
+    dtype = kernel_dtype(t, "LSTM", t.dtype(x))
+    operands = [value if value is None else t.cast(value, dtype) for value in (x, w, r, b, None, h, c)]
+    direction = "bidirectional" if directions == 2 else "forward"
+    results = t.op("LSTM", operands, outputs=3, hidden_size=size, direction=direction)
+    for value in results:
+        value.dtype = dtype
+    return tuple(t.cast(value, t.dtype(x)) for value in results)
+
+
+def _sizes(t: MindirTape, weight: ir.Value) -> tuple[int, ...]:
+    """The sizes of a weight, which do not depend on the inputs' sizes."""
+    sizes = () if weight.shape is None else tuple(weight.shape)
+    if not all(isinstance(size, int) for size in sizes):
+        t.refuse("a weight of dynamic shape is not supported")
+    return tuple(int(size) for size in sizes)  # type: ignore[arg-type]
+
+
+def _packed_lstm(
+    t: MindirTape,
+    input: ir.Value,
     h: ir.Value,
     c: ir.Value,
     w: ir.Value,
     *,
     input_size: int,
     hidden_size: int,
-    num_layers: int = 1,
-    has_bias: bool = True,
-    bidirectional: bool = False,
-    proj_size: int = 0,
-) -> Any:
-    """One layer in one direction. All weights lie in one: for the input, for the state, then the biases."""
-    if num_layers != 1 or bidirectional or proj_size:
-        t.refuse("several layers, two directions or a projection in one LSTM op are not supported")
+    has_bias: bool,
+) -> tuple[ir.Value | None, ...]:
+    """One layer in one direction, whose weight holds those for the input, for the state, then the biases."""
     rows = 4 * hidden_size
     ends = [rows * input_size, rows * (input_size + hidden_size)]
     flat = t.op("Reshape", [w, t.ints(-1)])
@@ -89,6 +125,19 @@ def _lstm(
     return tuple(t.cast(value, t.dtype(x)) for value in (y, last_h, last_c))
 
 
+@op("GRU")
+def gru(t: MindirTape, x: ir.Value, w: ir.Value, r: ir.Value, b: ir.Value, h: ir.Value) -> Any:
+    """A GRU of converted files, with weights as ONNX has them: the states of all steps, then the last ones."""
+    directions, _, size = _sizes(t, r)
+    dtype = kernel_dtype(t, "GRU", t.dtype(x))
+    operands = [value if value is None else t.cast(value, dtype) for value in (x, w, r, b, None, h)]
+    direction = "bidirectional" if directions == 2 else "forward"
+    results = t.op("GRU", operands, outputs=2, hidden_size=size, direction=direction)
+    for value in results:
+        value.dtype = dtype
+    return tuple(t.cast(value, t.dtype(x)) for value in results)
+
+
 @op("DynamicRNN")
 def dynamic_rnn(
     t: MindirTape,
@@ -112,7 +161,7 @@ def dynamic_rnn(
     plain = (cell_type, direction, activation, time_major) == ("LSTM", "UNIDIRECTIONAL", "tanh", True)
     if not plain or seq_length is not None or use_peephole or cell_clip > 0 or num_proj or forget_bias:
         t.refuse("only a plain LSTM in one direction, without sequence lengths, is supported")
-    width, rows = _static(t, w)
+    width, rows = _sizes(t, w)
     size = rows // 4
     turned = t.op("Transpose", [w], perm=(1, 0))
     parts = t.op("Split", [turned, t.ints((width - size, size))], axis=1, outputs=2)
@@ -124,14 +173,6 @@ def dynamic_rnn(
     cells = _cells(t, x, y, w, b, init_h, init_c)
     wide = (t.cast(value, t.result_dtype(index)) for index, value in enumerate((y, y, cells)))
     return (*wide, None, None, None, None, None)  # the gates are for training
-
-
-def _static(t: MindirTape, weight: ir.Value) -> tuple[int, int]:
-    """The two sizes of a weight, which do not depend on the inputs' sizes."""
-    sizes = () if weight.shape is None else tuple(weight.shape)
-    if len(sizes) != 2 or not all(isinstance(size, int) for size in sizes):
-        t.refuse("a weight of dynamic shape is not supported")
-    return int(sizes[0]), int(sizes[1])  # type: ignore[arg-type]
 
 
 def _cells(
@@ -180,7 +221,7 @@ def dynamic_gru(
     plain = (direction, activation, time_major) == ("UNIDIRECTIONAL", "tanh", True)
     if not plain or seq_length is not None or cell_clip > 0 or num_proj or gate_order not in ("rzh", "zrh"):
         t.refuse("only a plain GRU in one direction, without sequence lengths, is supported")
-    size, rows = _static(t, weight_hidden)
+    size, rows = _sizes(t, weight_hidden)
     order = FROM_RZN if gate_order == "rzh" else FROM_ZRN
     dtype = kernel_dtype(t, "GRU", t.dtype(x))
     weights = []

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from litehouse.formats.mindir.ops.common import kernel_dtype, matrix_along, positions, size_along
+from litehouse.formats.mindir.ops.common import kernel_dtype, matrix_along, positions, size_along, size_guard
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.tape import MAX_COUNT
 
 # Where a result's place lies in the operand: ONNX's words for the three rules, and MindSpore's numbers.
 ASYMMETRIC, ALIGN_CORNERS, HALF_PIXEL = "asymmetric", "align_corners", "half_pixel"
@@ -22,13 +23,21 @@ def _rule(t: MindirTape, align_corners: Any, half_pixel_centers: Any) -> str:
     return HALF_PIXEL if t.literal(half_pixel_centers) else ASYMMETRIC
 
 
-def _resize(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, **attributes: Any) -> ir.Value:
-    """A Resize node over all axes but batch and channel, to sizes or by scales."""
+def resized(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, **attributes: Any) -> ir.Value:
+    """A Resize node over all axes but batch and channel, to sizes or by scales.
+
+    It speaks of all axes: where it names some, behind a Transpose, ONNX Runtime 1.31 mixes them up.
+    """
     dtype = kernel_dtype(t, "Resize", t.dtype(x))
-    factors = None if sizes is not None else t.constant(t.literal(scales), ir.DataType.FLOAT)
-    wanted = None if sizes is None else t.ints(sizes)
-    axes = tuple(range(2, t.rank(x)))
-    made = t.op("Resize", [t.cast(x, dtype), None, factors, wanted], axes=axes, dtype=dtype, **attributes)
+    factors = wanted = None
+    if sizes is not None:
+        wanted = t.op("Concat", [t.op("Shape", [x], end=2), t.ints(sizes)], axis=0)
+    elif t.is_literal(scales):
+        factors = t.constant((1, 1, *t.literal(scales)), ir.DataType.FLOAT)
+    else:
+        ones = t.constant((1, 1), ir.DataType.FLOAT)
+        factors = t.op("Concat", [ones, t.tensor(scales, ir.DataType.FLOAT)], axis=0)
+    made = t.op("Resize", [t.cast(x, dtype), None, factors, wanted], dtype=dtype, **attributes)
     return t.cast(made, t.dtype(x))
 
 
@@ -53,22 +62,25 @@ def _source(t: MindirTape, size: ir.Value, count: ir.Value, rule: str, scale: fl
 def resize_nearest(
     t: MindirTape, image: ir.Value, size: Any, align_corners: Any = False, half_pixel_centers: Any = False
 ) -> Any:
-    return _nearest(t, image, size, None, _rule(t, align_corners, half_pixel_centers))
+    return nearest(t, image, size, None, _rule(t, align_corners, half_pixel_centers))
 
 
 @op("UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D")
 def upsample_nearest(t: MindirTape, x: ir.Value, output_size: Any = None, scales: Any = None) -> Any:
-    return _nearest(t, x, output_size, scales, ASYMMETRIC)
+    return nearest(t, x, output_size, scales, ASYMMETRIC)
 
 
-def _nearest(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, rule: str) -> ir.Value:
+def nearest(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, rule: str) -> ir.Value:
     """Nearest places, which a Resize node of an engine finds for whole factors alone.
 
     For others it rounds another way than MindSpore where a place falls on the edge between two (14 to 4, 20 to 12).
     """
     if t.dtype(x).is_floating_point() and _is_repetition(t, x, sizes, scales, rule):
         asymmetric: dict[str, Any] = {"coordinate_transformation_mode": ASYMMETRIC, "nearest_mode": "floor"}
-        return _resize(t, x, sizes, scales, mode="nearest", **asymmetric)
+        if sizes is not None:
+            sizes = t.op("Add", [t.ints(sizes), size_guard(t, x, range(2, t.rank(x)))], dtype=ir.DataType.INT64)
+            sizes.shape = ir.Shape([t.rank(x) - 2])
+        return resized(t, x, sizes, scales, mode="nearest", **asymmetric)
     factors = t.literal(scales)
     y = x
     for index, axis in enumerate(range(2, t.rank(x))):
@@ -105,14 +117,11 @@ def _is_repetition(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, rule: st
     after = t.literal(sizes) if t.is_literal(sizes) else ()
     after = after if isinstance(after, tuple) else (after,)
     known = all(isinstance(size, int) for size in before) and len(after) == len(before)
-    repeats = known and all(_repeats(old, new, rule) for old, new in zip(before, after, strict=True))
-    if repeats:
-        t.known_sizes(x)  # true for these sizes alone
-    return repeats
+    return known and all(_repeats(old, new, rule) for old, new in zip(before, after, strict=True))
 
 
 def _repeats(size: Any, count: int, rule: str) -> bool:
-    if count % size:
+    if count > MAX_COUNT or count % size:
         return False
     place, step = np.arange(count, dtype=np.float32), np.float32(size) / np.float32(count)
     if rule == ALIGN_CORNERS:
@@ -150,7 +159,7 @@ def upsample_linear(
 
 
 def _linear(t: MindirTape, x: ir.Value, sizes: Any, scales: Any, rule: str) -> ir.Value:
-    return _resize(t, x, sizes, scales, mode="linear", coordinate_transformation_mode=rule)
+    return resized(t, x, sizes, scales, mode="linear", coordinate_transformation_mode=rule)
 
 
 # Cubic ----------------------------------------------------------------------------------------------------------------
@@ -161,7 +170,7 @@ def upsample_bicubic(
     t: MindirTape, x: ir.Value, output_size: Any = None, scales: Any = None, align_corners: Any = False
 ) -> Any:
     rule = _rule(t, align_corners, True)
-    return _resize(t, x, output_size, scales, mode="cubic", coordinate_transformation_mode=rule, cubic_coeff_a=-0.75)
+    return resized(t, x, output_size, scales, mode="cubic", coordinate_transformation_mode=rule, cubic_coeff_a=-0.75)
 
 
 @op("ResizeBicubic")

@@ -89,7 +89,7 @@ def scalar_div(t: MindirTape, x: Any, y: Any) -> Any:
     return _folded(t, operator.truediv, x, y) if _is_number(x, y) else t.op("Div", t.promote(x, y))
 
 
-@op("ScalarFloorDiv")
+@op("ScalarFloorDiv", "ScalarFloordiv")
 def scalar_floor_div(t: MindirTape, x: Any, y: Any) -> Any:
     if _is_number(x, y):
         return _folded(t, operator.floordiv, x, y)
@@ -146,3 +146,13 @@ def scalar_cast(t: MindirTape, input_x: Any, input_y: Any) -> Any:
     if target == ir.DataType.BOOL:
         return bool(input_x)
     return int(input_x) if target.is_integer() else float(input_x)
+
+
+@op("SequenceMax")
+def sequence_max(t: MindirTape, sequence: Any) -> Any:
+    return max(sequence) if _is_number(*sequence) else t.op("Max", t.promote(*sequence))
+
+
+@op("SequenceMin")
+def sequence_min(t: MindirTape, sequence: Any) -> Any:
+    return min(sequence) if _is_number(*sequence) else t.op("Min", t.promote(*sequence))

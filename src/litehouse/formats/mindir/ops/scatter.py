@@ -201,9 +201,36 @@ def index_add_ext(t: MindirTape, input: ir.Value, dim: Any, index: Any, source: 
     return scatter_elements(t, input, axis, place, added, "add")
 
 
-@op("IndexAdd", writes=True)
+@op("IndexAdd", "InplaceIndexAdd", writes=True)
 def index_add(t: MindirTape, x: ir.Value, indices: Any, y: ir.Value, *, axis: Any) -> Any:
     return index_add_ext(t, x, axis, indices, y)
+
+
+@op("ScatterAddWithAxis")
+def scatter_add_with_axis(t: MindirTape, input_x: ir.Value, indices: Any, updates: ir.Value, *, axis: Any = 0) -> Any:
+    return scatter_elements(t, input_x, axis, indices, updates, "add")
+
+
+def _rows(t: MindirTape, indices: Any) -> ir.Value:
+    """Numbers of rows as indices into the first axis."""
+    places: ir.Value = t.op("Unsqueeze", [t.ints(indices), t.ints(1)], dtype=INT64)
+    return places
+
+
+@op("InplaceAdd")
+def inplace_add(t: MindirTape, x: ir.Value, input_v: ir.Value, *, indices: Any) -> Any:
+    """Despite its name a new tensor, as are those of the next two."""
+    return scatter_nd(t, x, _rows(t, indices), input_v, "add")
+
+
+@op("InplaceSub")
+def inplace_sub(t: MindirTape, x: ir.Value, input_v: ir.Value, *, indices: Any) -> Any:
+    return scatter_nd(t, x, _rows(t, indices), t.op("Neg", [input_v], like=input_v), "add")
+
+
+@op("InplaceUpdateV2")
+def inplace_update(t: MindirTape, x: ir.Value, indices: Any, v: ir.Value) -> Any:
+    return scatter_nd(t, x, _rows(t, indices), v, "none")
 
 
 @op("InplaceIndexCopy", writes=True)

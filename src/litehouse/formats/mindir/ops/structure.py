@@ -26,7 +26,7 @@ def load(t: MindirTape, value: Any, *_: Any) -> Any:
 @op("TensorMove", "Clone", "Copy", structural=True)
 def copy(t: MindirTape, value: Any, *_: Any) -> Any:
     """New memory with the content of this moment."""
-    return remembered(content(value))
+    return remembered(t.heap, content(value))
 
 
 @op("StopGradient", "Identity", "Contiguous", "Detach", structural=True)
@@ -40,7 +40,7 @@ def depend(t: MindirTape, value: Any, *_: Any) -> Any:
     return value
 
 
-@op("UpdateState", structural=True)
+@op("UpdateState", "ControlDepend", structural=True)
 def update_state(t: MindirTape, *_: Any) -> Any:
     return MONAD
 
@@ -93,12 +93,14 @@ def tensor_shape(t: MindirTape, input_x: ir.Value) -> Any:
 
 @op("Size")
 def size(t: MindirTape, input_x: ir.Value) -> Any:
-    return t.op("Size", [input_x])
+    count = t.op("Size", [input_x], dtype=INT64, shape=[])
+    return t.cast(count, t.result_dtype()) if isinstance(t.expected, TensorType) else count
 
 
 @op("Rank")
 def rank(t: MindirTape, input_x: ir.Value) -> Any:
-    return t.rank(input_x)
+    """A number; a tensor in converted files."""
+    return t.constant(t.rank(input_x), t.result_dtype()) if isinstance(t.expected, TensorType) else t.rank(input_x)
 
 
 @op("TensorToTuple", "TensorToList")

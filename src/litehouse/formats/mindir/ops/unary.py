@@ -313,3 +313,22 @@ def to_dtype(t: MindirTape, input: Any, dtype: Any = None, non_blocking: Any = F
 @op("ToOther")
 def to_other(t: MindirTape, input: Any, other: ir.Value, non_blocking: Any = False, copy: Any = False) -> Any:
     return t.tensor(input, t.dtype(other))
+
+
+@op("ToDevice")
+def to_device(
+    t: MindirTape, input: Any, device: Any = None, dtype: Any = None, non_blocking: Any = False, copy: Any = False
+) -> Any:
+    return to_dtype(t, t.op("Identity", [input], like=input), dtype)
+
+
+@op("CopyToDevice", "CopyToHost", "AShardIdentity", "FormatCast")
+def moved(t: MindirTape, x: ir.Value, *_: Any) -> Any:
+    """The operand, for another device or in another arrangement of memory."""
+    return t.op("Identity", [x])
+
+
+@op("CheckNumerics")
+def check_numerics(t: MindirTape, x: ir.Value) -> Any:
+    """The operand. MindSpore stops where it is not finite; here that is passed on."""
+    return t.op("Identity", [x])

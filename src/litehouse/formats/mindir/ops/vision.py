@@ -10,6 +10,7 @@ from litehouse.formats.mindir.tape import MindirTape
 
 INTERPOLATIONS = {0: "linear", 1: "nearest", "bilinear": "linear", "nearest": "nearest"}
 PADDINGS = {0: "zeros", 1: "border", 2: "reflection", "zeros": "zeros", "border": "border", "reflection": "reflection"}
+CROP_METHODS = {0: "bilinear", 1: "nearest"}  # as converted files say it
 FLOAT, INT64 = ir.DataType.FLOAT, ir.DataType.INT64
 
 
@@ -113,10 +114,11 @@ def crop_and_resize(
     box_index: ir.Value,
     crop_size: Any,
     *,
-    method: str = "bilinear",
+    method: Any = "bilinear",
     extrapolation_value: float = 0.0,
 ) -> Any:
     """Crops of (batch, height, width, channel), given by corners (y1, x1, y2, x2) in units of the image."""
+    method = CROP_METHODS.get(method, method)
     if method not in ("bilinear", "nearest"):
         t.refuse(f"the method {method!r} is not supported")
     images = t.op("Transpose", [t.cast(x, FLOAT)], perm=(0, 3, 1, 2))

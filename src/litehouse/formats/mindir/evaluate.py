@@ -1,0 +1,355 @@
+"""Evaluates the graphs of a MindIR file symbolically, in file order, onto a tape of ONNX nodes.
+
+A value is one of: a tensor's memory, a Python literal, a tuple of values, a dtype, an ordering token, a function.
+Converters get the memory's content (`ir.Value`); those that only arrange values get the values themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from litehouse.errors import LimitError, ModelFormatError, UnsupportedOpError
+from litehouse.formats.mindir.branch import Join, scoped
+from litehouse.formats.mindir.calls import REFERENCE, UNRESOLVED, CallGraph
+from litehouse.formats.mindir.flow import RETURN, Choice, Closure, Leaf, Outcome, Tail, leaf_types, leaves
+from litehouse.formats.mindir.literals import MONAD, ScalarType, TensorType, Type, decode, decode_type
+from litehouse.formats.mindir.loop import ActiveLoop, LoopBuilder
+from litehouse.formats.mindir.memory import ABSENT, Memory, content, note_reads, remembered, views, written
+from litehouse.formats.mindir.names import public_name, states_type
+from litehouse.formats.mindir.ops import CONVERTERS
+from litehouse.formats.mindir.schema_pb2 import Graph, Node
+from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.tape import RefusedError
+from litehouse.options import Limits
+
+BOOL = ir.DataType.BOOL
+STEPS, STEPS_PER_NODE = 10_000, 50  # nodes may be evaluated more than once to find out what a loop changes
+RECURSION = Outcome.refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """An op with its attributes, as nodes refer to it."""
+
+    op: str
+    attributes: dict[str, Any]
+
+
+class Evaluator:
+    """Evaluates graphs.
+
+    Attributes:
+        tape: Where the nodes are written.
+        functions: The functions of the file.
+        path: The file.
+        loops: The loops whose bodies are being evaluated, the innermost last.
+    """
+
+    def __init__(
+        self,
+        tape: MindirTape,
+        primitives: Mapping[str, Primitive],
+        functions: Sequence[Graph],
+        limits: Limits,
+        path: str,
+        nodes: int,
+        kind: str = "mindir",
+    ) -> None:
+        """Prepare to evaluate the graphs of one file of that kind, with that many nodes when calls are written out."""
+        self.tape = tape
+        self.functions = {graph.name: graph for graph in functions}
+        self.loops: list[ActiveLoop] = []
+        self._format = kind
+        self._primitives = primitives
+        self._calls = CallGraph(functions)
+        self._limits = limits
+        self.path = path
+        self._frames: list[dict[str, Any]] = [{}]
+        self._ends: dict[str, frozenset[str]] = {}
+        self._steps = STEPS + STEPS_PER_NODE * nodes
+
+    # Names -----------------------------------------------------------------------------------------------------------
+
+    def define(self, name: str, value: Any) -> None:
+        """Give a name its value: in the whole file, or in the function that is being evaluated."""
+        self._frames[-1][name] = value
+
+    def read(self, name: str) -> Any:
+        """The value of a name. Constants and weights are known everywhere, other values in their own function."""
+        for frame in (self._frames[-1], self._frames[0]):
+            if name in frame:
+                return frame[name]
+        if name in self.functions:
+            return Closure(self.functions[name])
+        for frame in reversed(self._frames):
+            if name in frame:
+                return frame[name]
+        raise ModelFormatError(f"a node uses {name!r}, which nothing defines; the file is damaged", path=self.path)
+
+    def resolve(self, node: Node) -> Primitive | Graph | None:
+        """What a node calls; None for a value that is called."""
+        name = node.op_type
+        if not name.startswith(REFERENCE):
+            attributes = [a for a in node.attribute if a.name and not states_type(a)]
+            return Primitive(name, decoded(attributes, self.path, self._limits))
+        name = name.removeprefix(REFERENCE)
+        if name.startswith(UNRESOLVED):
+            return Primitive(name, {})
+        return self._primitives.get(name) or self.functions.get(name)
+
+    # Graphs ----------------------------------------------------------------------------------------------------------
+
+    def evaluate(self, graph: Graph, arguments: Sequence[Any], *, tail: bool = False, stop: bool = False) -> Any:
+        """What a graph gives back.
+
+        Args:
+            graph: The graph.
+            arguments: What it is called with.
+            tail: Give calls that leave the loop, or go round it, as an outcome instead of making them.
+            stop: Give back a choice that the graph ends with, instead of making it.
+        """
+        self._check(graph, arguments)
+        self._frames.append({info.name: value for info, value in zip(graph.input, arguments, strict=True)})
+        try:
+            return self._run(graph, tail, stop)
+        finally:
+            self._frames.pop()
+
+    def _check(self, graph: Graph, arguments: Sequence[Any]) -> None:
+        if len(arguments) != len(graph.input):
+            raise ModelFormatError(
+                f"function {graph.name!r} is called with {len(arguments)} arguments, takes {len(graph.input)}",
+                path=self.path,
+            )
+        if len(self._frames) > self._limits.max_depth:
+            raise LimitError(f"functions call each other more than {self._limits.max_depth} deep", path=self.path)
+        self._steps -= len(graph.node) + 1
+        if self._steps < 0:
+            raise LimitError("loops are nested so that they take too long to translate", path=self.path)
+
+    def _run(self, graph: Graph, tail: bool, stop: bool) -> Any:
+        ends = self._ends_of(graph) if tail else frozenset()
+        writes = None
+        for node in graph.node:
+            if node.op_type == "Constant":
+                continue
+            key = key_of(node)
+            value = self._node(node, key in ends, stop and key in ends)
+            self.define(key, value)
+            if isinstance(value, Outcome):
+                writes = self.tape.heap.writes
+        if writes not in (None, self.tape.heap.writes):
+            raise UnsupportedOpError(
+                [("call", graph.name)],
+                format=self._format,
+                path=self.path,
+                reason="memory is written after the call that goes round a loop",
+            )
+        results = [self.read(info.name) for info in graph.output]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _ends_of(self, graph: Graph) -> frozenset[str]:
+        """The names of the node that computes what the graph gives back, and of those that only pass it on."""
+        if graph.name not in self._ends:
+            nodes = {key_of(node): node for node in graph.node}
+            found: list[str] = []
+            name = graph.output[0].name if len(graph.output) == 1 else ""
+            while name in nodes and name not in found:
+                found.append(name)
+                target = self.resolve(nodes[name]) if nodes[name].op_type != "Constant" else None
+                passes_on = isinstance(target, Primitive) and target.op == "Depend" and nodes[name].input
+                name = nodes[name].input[0] if passes_on else ""
+            self._ends[graph.name] = frozenset(found)
+        return self._ends[graph.name]
+
+    # Nodes -----------------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Node, tail: bool, stop: bool) -> Any:
+        target = self.resolve(node)
+        self.tape.label = label_of(node)
+        try:
+            if isinstance(target, Primitive):
+                return self._apply(node, target)
+            callee = self.read(node.op_type.removeprefix(REFERENCE)) if target is None else Closure(target)
+            type_ = self._result_type(node)
+            result = self.invoke(callee, [self.read(name) for name in node.input], tail=tail, stop=stop)
+            return result if isinstance(result, Outcome | Choice) else typed_content(result, type_)
+        except RefusedError as refused:
+            op = target.op if isinstance(target, Primitive) else "call"
+            raise UnsupportedOpError(
+                [(op, label_of(node))], format=self._format, path=self.path, reason=str(refused)
+            ) from None
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, AssertionError) as error:
+            # A converter trusts its operands to be of the documented kind. Where they are not, the file is at fault.
+            op = target.op if isinstance(target, Primitive) else "call"
+            raise ModelFormatError(
+                f"node {label_of(node)} ({op}) has operands or attributes that do not fit the op ({error}); "
+                "the file is damaged, or of a version that writes this op in another way",
+                path=self.path,
+            ) from error
+
+    def _apply(self, node: Node, primitive: Primitive) -> Any:
+        converter = CONVERTERS[primitive.op]
+        operands = [self.read(name) for name in node.input]
+        type_ = self._result_type(node)
+
+        def convert(*arguments: Any) -> Any:
+            self.tape.expected = type_
+            return typed(converter(self.tape, arguments, primitive.attributes), type_)
+
+        if converter.structural:
+            return convert(*operands)
+        operands = [operand for operand in operands if operand is not MONAD]
+        contents = content(operands)
+        result = convert(*contents)
+        if isinstance(result, tuple):
+            result = tuple(ABSENT if item is None else item for item in result)
+        if converter.writes:
+            return written(operands[0], result)
+        heap = self.tape.heap
+        if converter.view:
+            return views(
+                heap, self.tape, operands[0], lambda base: convert(base, *contents[1:]), result, converter.overlaps
+            )
+        note_reads(operands, result)
+        return remembered(heap, result)
+
+    def _result_type(self, node: Node) -> Type:
+        for attribute in node.attribute:
+            if states_type(attribute):
+                return decode_type(attribute, self.path, self._limits.max_depth)
+        return None
+
+    # Calls -----------------------------------------------------------------------------------------------------------
+
+    def invoke(self, callee: Any, arguments: Sequence[Any], *, tail: bool, stop: bool = False) -> Any:
+        """What a function, or the choice of one, gives back; see `evaluate`."""
+        if isinstance(callee, Choice):
+            return self._choose(callee, arguments, tail, stop)
+        if not isinstance(callee, Closure):
+            raise RefusedError("it calls a value that is no function")
+        arguments = (*callee.arguments, *arguments)
+        return self.go(Tail(callee.function.name, arguments), tail=tail)
+
+    def go(self, end: Tail, *, tail: bool) -> Any:
+        """Make a call that a function ends with; in a loop's body one that leaves it waits until behind the loop."""
+        if end.target == RETURN:
+            return end.arguments[0]
+        around = any(loop.header == end.target for loop in self.loops)
+        if tail and (around or end.target not in self.loops[-1].members):
+            return Outcome((end,))
+        if around:
+            raise RefusedError(RECURSION)
+        function = self.functions[end.target]
+        members = self._calls.circle(function.name, [loop.header for loop in self.loops])
+        if members:
+            return LoopBuilder(self, function, end.arguments, members).build(tail=tail)
+        return self.evaluate(function, end.arguments, tail=tail)
+
+    def _choose(self, choice: Choice, arguments: Sequence[Any], tail: bool, stop: bool) -> Any:
+        known = literal_condition(self.tape, choice.condition)
+        if known is not None:
+            return self.invoke(choice.then if known else choice.otherwise, arguments, tail=tail, stop=stop)
+        if stop and not arguments:
+            return choice
+        return self.choose(
+            choice.condition,
+            lambda: self.invoke(choice.then, arguments, tail=tail),
+            lambda: self.invoke(choice.otherwise, arguments, tail=tail),
+        )
+
+    def choose(self, condition: ir.Value, *runs: Any) -> Any:
+        """What one of two ways gives back, as the condition decides when the model runs."""
+        label = self.tape.label
+        branches = [scoped(self.tape, run) for run in runs]
+        self.tape.label = label
+        return Join(self.tape, scalar_condition(self.tape, condition), branches, self.fill).join()
+
+    def finish(self, ends: Sequence[tuple[int, Tail]], which: ir.Value | None, *, tail: bool) -> Any:
+        """Make the call that the number chooses."""
+        (number, first), *rest = ends
+        if not rest:
+            return self.go(first, tail=tail)
+        assert which is not None
+        chosen = self.tape.op("Equal", [which, self.tape.constant(number, ir.DataType.INT64)], dtype=BOOL, shape=[])
+        return self.choose(chosen, lambda: self.go(first, tail=tail), lambda: self.finish(rest, which, tail=tail))
+
+    def fill(self, target: str, place: int, like: Leaf) -> ir.Value:
+        """A value for an argument of a call that is not made: what the loop holds there, or zeros."""
+        for loop in reversed(self.loops):
+            if (target, place) in loop.slots:
+                return loop.slots[target, place]
+        if like.value is None:
+            return self.tape.tensor(like.source, ir.DataType.FLOAT if isinstance(like.source, float) else None)
+        shape = like.value.shape
+        sizes = [size if isinstance(size, int) else 1 for size in shape] if shape is not None else []
+        zero = self.tape.constant(0, self.tape.dtype(like.value))
+        filled: ir.Value = self.tape.op("Expand", [zero, self.tape.ints(sizes)], like=like.value)
+        return filled
+
+
+# Helpers --------------------------------------------------------------------------------------------------------------
+
+
+def literal_condition(tape: MindirTape, condition: Any) -> bool | None:
+    """The truth of a condition that is known; None for one that is computed."""
+    if not tape.is_literal(condition):
+        return None
+    known = tape.literal(condition)
+    while isinstance(known, tuple) and len(known) == 1:
+        (known,) = known
+    if isinstance(known, tuple):
+        tape.refuse("a condition of several numbers")
+    return bool(known)
+
+
+def scalar_condition(tape: MindirTape, condition: ir.Value) -> ir.Value:
+    """A condition as ONNX takes it: one truth value."""
+    condition = tape.cast(condition, BOOL)
+    if condition.shape is not None and condition.shape.rank() == 0:
+        return condition
+    scalar: ir.Value = tape.op("Reshape", [condition, tape.constant([], ir.DataType.INT64)], dtype=BOOL, shape=[])
+    return scalar
+
+
+def decoded(attributes: Any, path: str, limits: Limits) -> dict[str, Any]:
+    """Attributes by name."""
+    return {attribute.name: decode(attribute, path, limits.max_depth) for attribute in attributes}
+
+
+def key_of(node: Node) -> str:
+    """The name under which other nodes refer to a node."""
+    return node.output[0] if node.output else node.name
+
+
+def label_of(node: Node) -> str:
+    """The node's place in the network where the file records it, else its name."""
+    return node.domain if "/" in node.domain else public_name(key_of(node))
+
+
+def typed_content(result: Any, type_: Type) -> Any:
+    """The result of a call: where dtype or shape of its tensors is not known, what the file records."""
+    for leaf, leaf_type in zip(leaves(result), leaf_types(type_, result), strict=True):
+        value = leaf.read() if isinstance(leaf, Memory) else None
+        if value is not None and (value.dtype is None or value.shape is None):
+            typed(value, leaf_type)
+    return result
+
+
+def typed(result: Any, type_: Type) -> Any:
+    """The result, its tensors given the dtypes and shapes that the file records."""
+    if isinstance(result, ir.Value) and result.const_value is None:
+        if isinstance(type_, TensorType):
+            result.dtype = type_.dtype
+            if type_.shape is not None:
+                result.shape = ir.Shape(type_.shape)
+        elif isinstance(type_, ScalarType):
+            result.dtype, result.shape = type_.dtype, ir.Shape(())
+    elif isinstance(result, tuple | list) and isinstance(type_, tuple):
+        for item, item_type in zip(result, type_, strict=False):
+            typed(item, item_type)
+    return result

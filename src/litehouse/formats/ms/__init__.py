@@ -1,0 +1,1 @@
+"""MindSpore Lite's `.ms` files."""

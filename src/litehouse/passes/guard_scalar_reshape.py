@@ -1,0 +1,48 @@
+"""Keeps OpenVINO alive where a matrix product becomes a single number."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+
+class GuardScalarReshapePass(ir.passes.InPlacePass):
+    """Writes a Reshape to one number and a Squeeze for a Reshape to rank 0.
+
+    OpenVINO (seen in 2026.4.1) kills the process when it builds such a Reshape behind a MatMul or Gemm.
+    """
+
+    def call(self, model: ir.Model) -> ir.passes.PassResult:
+        """Replace every such node, in all graphs of the model."""
+        found = [node for node in model.graph.all_nodes() if node.op_type == "Reshape" and node.domain == ""]
+        found = [node for node in found if _is_empty(node.inputs[1])]
+        if not found:
+            return ir.passes.PassResult(model, False)
+        one = _constant(model.graph, "#one", 1)
+        # The axes became an operand in version 13.
+        by_attribute = model.graph.opset_imports.get("", 0) < 13
+        axes, operands = ({"axes": [0]}, []) if by_attribute else ({}, [_constant(model.graph, "#first", 0)])
+        for node in found:
+            node.replace_input_with(1, one)
+            old = node.outputs[0]
+            squeeze = ir.node("Squeeze", [old, *operands], axes, name=f"{node.name}/guard")
+            assert node.graph is not None
+            node.graph.insert_after(node, squeeze)
+            new = squeeze.outputs[0]
+            new.type, new.shape, name = old.type, old.shape, old.name
+            ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+            squeeze.replace_input_with(0, old)
+            old.name, new.name, old.shape = f"{name}/one", name, ir.Shape([1])
+        return ir.passes.PassResult(model, True)
+
+
+def _is_empty(shape: ir.Value | None) -> bool:
+    return shape is not None and shape.const_value is not None and shape.const_value.size == 0
+
+
+def _constant(graph: ir.Graph, name: str, number: int) -> ir.Value:
+    """A constant of the graph, a list of one number."""
+    value = ir.Value(name=name, const_value=ir.Tensor(np.array([number]), name=name))
+    value.type, value.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([1])
+    graph.register_initializer(value)
+    return value
