@@ -18,7 +18,7 @@ def test_formats() -> None:
 
 @pytest.mark.parametrize("last", range(0xD8, 0xDB))
 def test_encrypted(last: int) -> None:
-    assert kind(bytes([last]) + b"\x5e\x3a\x7f" + bytes(50)) == "mindir-encrypted"
+    assert kind(bytes([last]) + b"\x5e\x3a\x7f" + bytes(50)) == "encrypted"
 
 
 def test_versions_as_mindspore_writes_them() -> None:
@@ -40,5 +40,5 @@ def test_cut_files_still_show_their_kind() -> None:
 
 
 def test_a_graph_alone_is_unknown() -> None:
-    with refused(text="neither MindIR nor ONNX"):
+    with refused(text="neither MindIR, .ms nor ONNX"):
         kind(field(7, b""))

@@ -133,7 +133,7 @@ STRANGERS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "JSON": (lambda _: b'{"error": "not found"}', "JSON"),
     "LFS pointer": (lambda _: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "git lfs pull"),
     "zip": (zipped, "zip archive"),
-    "MindSpore Lite": (lambda _: b"\x1c\0\0\0MSL2" + bytes(64), ".ms file"),
+    "MindSpore Lite 1": (lambda _: b"\x1c\0\0\0MSL1" + bytes(64), "first schema (MSL1)"),
     "MegEngine": (lambda _: b"\x1c\0\0\0mge2" + bytes(64), "MegEngine"),
     "old MegEngine": (lambda _: b"mgbtest0" + bytes(64), "MegEngine"),
     "oldest MegEngine": (lambda _: b"MGBS" + bytes(64), "MegEngine"),
@@ -144,7 +144,7 @@ STRANGERS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "NumPy array": (lambda _: b"\x93NUMPY\1\0" + bytes(64), "NumPy array"),
     "program": (lambda _: b"\x7fELF" + bytes(64), "program"),
     "tar": (lambda _: b"m.mindir".ljust(257, b"\0") + b"ustar\0" + bytes(600), "tar archive"),
-    "noise": (lambda _: bytes(range(200, 256)), "neither MindIR nor ONNX"),
+    "noise": (lambda _: bytes(range(200, 256)), "neither MindIR, .ms nor ONNX"),
     "text": (lambda _: b"hello world\n" * 10, ""),
     **{f"pickle {n}": (lambda _, n=n: pickle.dumps(Evil(), n), "never opened") for n in (2, 3, 4, 5)},
 }

@@ -159,8 +159,6 @@ ATTACKS: dict[str, tuple[Change, type[Exception], str]] = {
         "unknown type 1234",
     ),
     "literal lacks its tensor": (lambda m: m.primitives[0].attribute.add(name="a", type=19), ModelFormatError, "lacks"),
-    "tuples 70 deep": (lambda m: m.primitives[0].attribute.append(nested_tuple(70)), LimitError, "too deeply"),
-    "result tuples 70 deep": (lambda m: shape_of_result(m, nested_tuple(70)), LimitError, "too deeply"),
     "old tuples 1000 deep": (
         lambda m: m.primitives[0].attribute.append(old_form("a", "scalar:" + "Tuple[" * 1000 + "],," * 1000)),
         LimitError,
@@ -207,7 +205,7 @@ ATTACKS: dict[str, tuple[Change, type[Exception], str]] = {
     "op that was never compiled": (
         lambda m: setattr(m.graph.node[0], "op_type", "REF::MetaFuncGraph::add"),
         UnsupportedOpError,
-        "closure",
+        "MetaFuncGraph::add",
     ),
     "input is a tuple": (lambda m: m.graph.input[0].ClearField("tensor"), ModelFormatError, "only tensors"),
     "input of unknown dtype": (
@@ -227,10 +225,10 @@ ATTACKS: dict[str, tuple[Change, type[Exception], str]] = {
     ),
     "two inputs of one name": (lambda m: m.graph.input.append(value("G:x", (2, 3))), ModelFormatError, "named 'x'"),
     # Functions.
-    "function calls itself": (call_itself, LimitError, "recursion"),
-    "functions call each other": (call_each_other, LimitError, "recursion"),
+    "function calls itself": (call_itself, UnsupportedOpError, "a loop has no end"),
+    "functions call each other": (call_each_other, UnsupportedOpError, "a loop has no end"),
     "functions call twice each": (call_twice_each, LimitError, "max_nodes"),
-    "functions 3000 deep": (call_deep, LimitError, "recursion"),
+    "functions 3000 deep": (call_deep, LimitError, "more than 128 deep"),
     "two functions of one name": (
         lambda m: call(m, function("f", [], "f:p", "f:p"), function("f", [], "f:p", "f:p")),
         ModelFormatError,
@@ -304,8 +302,21 @@ def test_max_model_bytes() -> None:
 
 
 def test_max_depth() -> None:
-    with refused(LimitError, "recursion"):
+    with refused(LimitError, "more than 1 deep"):
         litehouse.read(mindir(lambda m: call(m, function("f", [], "f:p", "f:p"))), limits=litehouse.Limits(max_depth=1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: m.primitives[0].attribute.append(nested_tuple(70)),
+        lambda m: shape_of_result(m, nested_tuple(70)),
+    ],
+    ids=["a literal", "a recorded type"],
+)
+def test_max_depth_of_tuples(change: Any) -> None:
+    with refused(LimitError, "too deeply"):
+        litehouse.read(mindir(change), limits=litehouse.Limits(max_depth=64))
 
 
 def test_all_unsupported_ops_at_once() -> None:

@@ -1,4 +1,4 @@
-"""Models beyond 2 GB, which protobuf cannot hold. Their files are sparse, so they take no room on the disk."""
+"""Models beyond 2 GB, which protobuf cannot hold (in sparse files, which take no room), and one of many nodes."""
 
 import json
 import subprocess
@@ -11,6 +11,8 @@ import pytest
 from formats.builders import FLOAT, INT64, constant, external, info, node, op, schema, tensor, value
 from onnx import helper
 
+import litehouse
+from benchmarks.mindir_models import write_chain
 from litehouse.formats.wire import _head
 
 pytestmark = pytest.mark.slow
@@ -89,3 +91,23 @@ def test_mindir_with_the_weight_inside(tmp_path: Path) -> None:
     fill(path, len(head))
     assert path.stat().st_size > 1 << 31
     assert run(path, "read") < SIZE // 1000 + OVERHEAD  # the arena alone
+
+
+def test_a_hundred_thousand_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "chain.mindir"
+    write_chain(path, 100_000)
+    session = litehouse.load(path, engine="onnxruntime", threads=1)
+    assert sum(session.model.source_ops.values()) > 99_000
+    weights = session.model.weights
+    x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+    expected = x
+    for added in _chain(path):
+        expected = expected + weights[added] if added else np.maximum(expected, 0)
+    np.testing.assert_allclose(session(x)[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def _chain(path: Path) -> list[str]:
+    """The weight that each step of the network adds; empty for a relu."""
+    graph = schema.Model.FromString(path.read_bytes()).graph
+    loaded = {node.output[0]: node.input[0].partition(":")[2] for node in graph.node if "Load" in node.op_type}
+    return [loaded.get(node.input[-1], "") for node in graph.node if node.op_type in ("REF::Add:1", "REF::ReLU:1")]

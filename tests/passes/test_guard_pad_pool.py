@@ -36,9 +36,15 @@ def test_a_converted_file_is_safe_in_plain_onnxruntime(tmp_path: Path) -> None:
     assert (onnxruntime.InferenceSession(path).run(None, {"x": NEGATIVE})[0] == 0).all()
 
 
-def test_average_pooling_is_left_alone() -> None:
-    read = litehouse.read(_pad_pool("AveragePool"))
-    assert [node.op_type for node in read.graph.graph] == ["Pad", "AveragePool"]
+def test_average_pooling_of_wide_padding() -> None:
+    nodes = [node("Pad", "x pads", "padded"), node("AveragePool", "padded", "y", kernel_shape=[2, 2], strides=[2, 2])]
+    pads = np.array([0, 0, 2, 2, 0, 0, 2, 2])
+    bytes_ = model(nodes, {"x": [1, 1, 2, 2]}, {"y": [1, 1, 3, 3]}, {"pads": pads})
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match="Pad should be smaller than kernel"):
+        onnxruntime.InferenceSession(bytes_)
+    expected = np.zeros((1, 1, 3, 3), np.float32)
+    expected[0, 0, 1, 1] = NEGATIVE.mean()
+    np.testing.assert_allclose(litehouse.load(bytes_, engine="onnxruntime").run([NEGATIVE])[0], expected)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from litehouse import passes
 from litehouse.formats.mindir.literals import TensorType
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.tape import MindirTape
@@ -73,7 +74,7 @@ def run_op(
     )
     infos = [tuple(_info(value) for value in values) for values in (inputs, outputs)]
     model = Model(ir.Model(graph, ir_version=10), Weights(None, {}), infos[0], infos[1], "mindir", name)
-    with Session(model, Options(engine=engine, threads=1)) as session:
+    with Session(passes.prepare(model), Options(engine=engine, threads=1)) as session:
         return session.run(arrays)
 
 

@@ -63,7 +63,7 @@ def test_repeat_interleave(dim: int | None, engine: str) -> None:
 
 def test_joined_integers_and_floats_are_refused(engine: str) -> None:
     with pytest.raises(RefusedError, match="one dtype"):
-        run_op("Concat", [(M, ints([1, 2, 3, 4, 5])), 0], F32, engine)
+        run_op("Concat", [(ints([1, 2, 3, 4, 5]), M), 0], F32, engine)
 
 
 # Padding --------------------------------------------------------------------------------------------------------------
