@@ -42,6 +42,11 @@ FAMILIES = (
     "device_layers",
     "device_math",
     "device_primitives",
+    "special",
+    "losses",
+    "matrices",
+    "counting",
+    "spectral",
 )
 OTHER = ("vision", "language", "containers")
 FOLDERS = {"vision": "networks", "language": "networks"}

@@ -1,5 +1,7 @@
 """The words that case tables are written in: inputs to draw, and cases."""
 
+from __future__ import annotations  # MindSpore 2.0 needs Python 3.9
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,0 +1,1 @@
+"""The cases that `make_converted_fixtures.py` makes files of."""

@@ -1,0 +1,1 @@
+"""The networks and single operators that `tools/check_networks.py` makes with MindSpore 2.10."""
