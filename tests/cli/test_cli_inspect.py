@@ -8,6 +8,7 @@ import pytest
 from cli.support import OPS, call, lines, write
 
 import onnx_models
+from conftest import FIXTURES
 
 KEYS = [
     "schema",
@@ -21,6 +22,7 @@ KEYS = [
     "source_ops",
     "onnx_ops",
     "weights",
+    "states",
     "unsupported",
 ]
 
@@ -85,7 +87,14 @@ def test_document_of_mindir():
     assert found["source_ops"]["ReLU"] == 1
     assert found["onnx_ops"]["Relu"] == 1
     assert found["weights"] == {"count": 0, "bytes": 0, "values": 0, "largest": None, "all": None}
+    assert found["states"] == []
     assert found["unsupported"] == []
+
+
+def test_state_is_listed():
+    path = FIXTURES / "flow" / "state_counter.mindir"
+    assert document(path)["states"] == [{"name": "count", "dtype": "int32", "shape": []}]
+    assert "State, which runs change" in call("inspect", path).output
 
 
 def test_document_of_onnx(mlp):

@@ -8,6 +8,7 @@ import pytest
 from cli.support import NETWORKS, call, store, write
 
 import onnx_models
+from conftest import FIXTURES
 from litehouse import EngineError, Options, formats
 from litehouse.cli import per_op
 from litehouse.cli.compare import Tolerance
@@ -173,3 +174,12 @@ def test_mindir_models(engine, name):
     result = call("verify", path, "--reference", path.with_suffix(".npz"), "--engine", engine, "--per-op")
     assert result.exit_code == 0, result.output
     assert "agrees with unoptimised ONNX Runtime" in result.stdout
+
+
+def test_state_is_as_in_the_file(engine, tmp_path):
+    path = FIXTURES / "flow" / "state_counter.mindir"
+    x = np.zeros((3, 5), np.float32)
+    folder = store(tmp_path, [x], [x + 8, np.array(8, np.int32)])
+    result = call("verify", path, "--reference", folder, "--engine", engine, "--per-op")
+    assert result.exit_code == 0, result.output
+    assert "agrees with unoptimised ONNX Runtime" in result.output

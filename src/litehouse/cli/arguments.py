@@ -12,7 +12,7 @@ from litehouse.session import Session, read
 
 KEY_SIZES = (16, 24, 32)
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file: .mindir or .onnx.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file: .mindir, .ms or .onnx.")]
 Key = Annotated[
     str | None,
     typer.Option(

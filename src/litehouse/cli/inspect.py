@@ -4,7 +4,7 @@
 
     schema       1; a later number means that a key changed its meaning
     path         the file, as given
-    format       "mindir" or "onnx"
+    format       "mindir", "ms" or "onnx"
     supported    whether Litehouse can run it
     message      null, or why it is not supported
     metadata     {name: text}, what the file says about itself
@@ -13,6 +13,7 @@
     source_ops   {op: count}, in the file
     onnx_ops     {op: count}, after translation; empty where the model is not supported
     weights      {count, bytes, values, largest: null | {name, dtype, shape, bytes}, all: null | [the same of each]}
+    states       [{name, dtype, shape}], the weights that a run changes; a session keeps them between runs
     unsupported  [{op, count, nodes}]
 
 `weights.all` is filled with `--weights`.
@@ -80,7 +81,7 @@ def describe_model(model: Model, *, list_weights: bool = False) -> dict[str, Any
         node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
         for node in model.graph.graph.all_nodes()
     )
-    facts = {
+    facts: dict[str, Any] = {
         "metadata": model.metadata,
         "inputs": model.inputs,
         "outputs": model.outputs,
@@ -88,6 +89,7 @@ def describe_model(model: Model, *, list_weights: bool = False) -> dict[str, Any
         "onnx_ops": ops,
         "weights": [TensorInfo(name, array.dtype, array.shape) for name, array in model.weights.items()],
     }
+    facts["states"] = [info for info in facts["weights"] if info.name in {state.name for state in model.states}]
     return _report(model.path, model.format, facts, list_weights=list_weights)
 
 
@@ -111,6 +113,7 @@ def _report(path: str, format_name: str, facts: Mapping[str, Any], *, list_weigh
             "largest": max(weights, key=lambda weight: weight["bytes"], default=None),
             "all": weights if list_weights else None,
         },
+        "states": [_tensor(info) for info in facts.get("states", ())],
         "unsupported": [],
     }
 
@@ -152,6 +155,7 @@ def _show(report: Mapping[str, Any]) -> None:
         ("Outputs", _tensors(report["outputs"])),
         (_ops_title(report), _ops(report["source_ops"], report["onnx_ops"], report["format"])),
         ("Weights", _weights(weights)),
+        ("State, which runs change", _tensors(report["states"])),
         ("Metadata", _metadata(report["metadata"])),
         ("Unsupported", _unsupported(report)),
     ):

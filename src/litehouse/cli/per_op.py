@@ -76,13 +76,19 @@ def find_parting(
 
 
 def with_shapes(model: Model, arrays: Sequence[np.ndarray]) -> Model:
-    """The model for inputs of these arrays' shapes, which its session took. Its graph is changed in place."""
+    """The model for inputs of these arrays' shapes, which its session took, and with state as in the file.
+
+    Its graph is changed in place.
+    """
+    graph = model.graph.graph
+    del graph.inputs[len(model.inputs) :], graph.outputs[len(model.outputs) :]
+    model = replace(model, states=())
     if all(info.shape == array.shape for info, array in zip(model.inputs, arrays, strict=True)):
         return model
     infos = tuple(replace(info, shape=array.shape) for info, array in zip(model.inputs, arrays, strict=True))
-    for value, info in zip(model.graph.graph.inputs, infos, strict=True):
+    for value, info in zip(graph.inputs, infos, strict=True):
         value.shape = ir.Shape(info.shape)
-    for value in model.graph.graph.outputs:
+    for value in graph.outputs:
         value.shape = None
     return replace(model, inputs=infos)
 

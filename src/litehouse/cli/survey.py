@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,13 @@ def survey(path: Path, key: bytes | None, mode: str) -> dict[str, Any]:
     """
     with open_source(find(path), Limits()) as source:
         try:
-            return _survey_onnx(source) if detect(source) == "onnx" else _survey_mindir(source, key, mode)
+            kind = detect(source)
+            if kind == "encrypted":
+                from litehouse.formats.mindir.crypto import decrypt
+
+                source = decrypt(source, key, mode)
+                kind = detect(source)
+            return SURVEYS[kind](source)
         except (ModelFormatError, ValueError, TypeError):
             return {"metadata": {}, "inputs": [], "outputs": [], "source_ops": {}, "onnx_ops": {}, "weights": []}
 
@@ -73,15 +80,13 @@ def _onnx_nodes(graph: Any) -> list[Any]:
     return nodes
 
 
-def _survey_mindir(source: Source, key: bytes | None, mode: str) -> dict[str, Any]:
-    from litehouse.formats.mindir.crypto import decrypt
+def _survey_mindir(source: Source) -> dict[str, Any]:
     from litehouse.formats.mindir.literals import dtype_of, numpy_dtype
     from litehouse.formats.mindir.names import public_name
     from litehouse.formats.mindir.schema_pb2 import Model
 
     path = source.path
-    plain = source if key is None else decrypt(source, key, mode)
-    proto = parse(Model, cut(plain, GRAPH_FIELD, MINDIR_WEIGHT_FIELD, RAW_DATA_FIELD)[0], path)
+    proto = parse(Model, cut(source, GRAPH_FIELD, MINDIR_WEIGHT_FIELD, RAW_DATA_FIELD)[0], path)
 
     def info(name: str, tensor: Any) -> TensorInfo:
         sizes = tuple(size if size >= 0 else None for size in tensor.dims)
@@ -114,3 +119,37 @@ def _mindir_ops(proto: Any) -> Counter[str]:
                 name = primitives.get(name, "call of a closure")
             ops[name] += 1
     return ops
+
+
+def _survey_ms(source: Source) -> dict[str, Any]:
+    from litehouse.formats.mindir.literals import numpy_dtype
+    from litehouse.formats.ms.meta import dtype_of, read_meta
+
+    meta = read_meta(source, Limits())
+
+    def infos(indices: Iterable[int]) -> list[TensorInfo]:
+        tensors = [meta.tensors[index] for index in indices]
+        return [
+            TensorInfo(
+                tensor.name,
+                numpy_dtype(dtype_of(tensor, source.path)),
+                tuple(size if size >= 0 else None for size in tensor.shape or ()),
+            )
+            for tensor in tensors
+        ]
+
+    return {
+        "metadata": meta.metadata,
+        "inputs": infos(meta.graphs[0].inputs),
+        "outputs": infos(meta.graphs[0].outputs),
+        "source_ops": Counter(node.op for node in meta.nodes),
+        "onnx_ops": {},
+        "weights": infos(index for index, tensor in enumerate(meta.tensors) if tensor.place is not None),
+    }
+
+
+SURVEYS: dict[str, Callable[[Source], dict[str, Any]]] = {
+    "onnx": _survey_onnx,
+    "mindir": _survey_mindir,
+    "ms": _survey_ms,
+}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from facades.mindspore_lite.support import ADD, ADD_INT64, DYNAMIC, RELU, TWO_OUTPUTS
 
+from conftest import FIXTURES
 from mindspore_lite import DataType, Format, Model, ModelType, Tensor
 
 INT = "<class 'int'>"
@@ -393,3 +394,14 @@ class TestModelInfo:
         model.build_from_file(str(path), ModelType.MINDIR)
         assert model.get_model_info("user_info") == '{"author": "me"}'
         assert model.get_model_info("author") == ""
+
+
+def test_state_lasts_from_one_predict_to_the_next():
+    counter, other = Model(), Model()
+    for model in (counter, other):
+        model.build_from_file(str(FIXTURES / "flow" / "state_counter.mindir"), ModelType.MINDIR)
+    x = np.zeros((3, 5), np.float32)
+    counts = [
+        int(model.predict(filled(model, [x]))[1].get_data_to_numpy()) for model in (counter, counter, other, counter)
+    ]
+    assert counts == [8, 9, 8, 10]
