@@ -250,3 +250,26 @@ def test_repr() -> None:
     assert repr(session) == "<Session <bytes>: x float32[2, 4] -> y, on onnxruntime>"
     session.close()
     assert "closed" in repr(session)
+
+
+def test_images_with_their_axes_in_another_order() -> None:
+    session = litehouse.load(model([node("Relu", "x", "y")], {"x": [1, 8, 9, 3]}, {"y": [1, 8, 9, 3]}))
+    with pytest.raises(litehouse.ShapeError, match=r"transpose it with \.transpose\(0, 2, 3, 1\)"):
+        session.run([np.zeros((1, 3, 8, 9), "f")])
+    with pytest.raises(litehouse.ShapeError, match="reshape the array, or resize the session"):
+        session.run([np.zeros((1, 8, 9, 4), "f")])
+
+
+@pytest.mark.parametrize("wrong", [None, 3, np.zeros((1, 2, 4), "f")])
+def test_inputs_that_are_no_list(wrong: object) -> None:
+    with pytest.raises(litehouse.ShapeError, match=r"as run\(\[x\]\)"):
+        litehouse.load(mlp()).run(wrong)  # type: ignore[arg-type]
+    with pytest.raises(litehouse.ShapeError, match="give one shape per input"):
+        litehouse.load(mlp()).resize(wrong)  # type: ignore[arg-type]
+
+
+def test_a_number_as_input(engine: str) -> None:
+    session = litehouse.load(model([node("Neg", "x", "y")], {"x": []}, {"y": []}), engine=engine)
+    assert session(np.float32(2))[0] == -2
+    with pytest.raises(litehouse.ShapeError, match=r"np\.array\(value, 'float32'\) makes one"):
+        session(2.0)  # type: ignore[arg-type]

@@ -80,3 +80,9 @@ class Model:
     def given_names(self) -> list[str]:
         """The names of all that the graph gives: the outputs, then the states' next values."""
         return [info.name for info in self.outputs] + [state.output for state in self.states]
+
+    @property
+    def exchanges(self) -> list[tuple[str, str]]:
+        """The ops that exchange data with other ranks, and their nodes."""
+        ours = [node for node in self.graph.graph.all_nodes() if node.domain == "litehouse"]
+        return [(node.op_type, node.name or "") for node in ours]

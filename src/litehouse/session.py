@@ -157,6 +157,8 @@ class Session:
             raise EngineError("the session is closed; load the model again")
         if type(inputs) is not list and isinstance(inputs, Mapping):
             inputs = _in_order(inputs, build.inputs)
+        if type(inputs) is not list and not isinstance(inputs, Sequence):
+            raise ShapeError(f"give the inputs as a list, as run([x]), not as {type(inputs).__name__}")
         if len(inputs) != len(build.shapes):
             raise ShapeError(
                 f"the model takes {len(build.shapes)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
@@ -176,13 +178,35 @@ class Session:
         finally:
             build.runners.append(runner)
 
-    def reset(self) -> None:
-        """Give the weights that the network changes when it runs (counters, caches) the values that the file has.
+    @property
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies of the weights that the network changes when it runs (counters, caches), as the last run left them.
 
         A session keeps these between runs, and runs of such a network take turns. Every session has its own.
         """
         with self._state_lock:
-            self._state = self._first_state()
+            names = [item.name for item in self.model.states]
+            return {name: array.copy() for name, array in zip(names, self._state, strict=True)}
+
+    def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
+        """Give the state the values that the file has, or those that `state` gave before.
+
+        Args:
+            state: An array for every item of the state; None for the values in the file.
+
+        Raises:
+            ShapeError: A name is missing or unknown, or a dtype or shape is wrong. The state stays as it was.
+        """
+        first = self._first_state()
+        if state is not None:
+            infos = tuple(
+                TensorInfo(item.name, array.dtype, array.shape)
+                for item, array in zip(self.model.states, first, strict=True)
+            )
+            given = _in_order(state, infos, "state")
+            first = [_checked(array, info).copy() for array, info in zip(given, infos, strict=True)]
+        with self._state_lock:
+            self._state = first
 
     def resize(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
         """Give the inputs other shapes, one per input, in order or by name. On failure the old shapes stay.
@@ -195,7 +219,7 @@ class Session:
         model = self.model
         if isinstance(shapes, Mapping):
             shapes = _in_order(shapes, model.inputs)
-        if not all(isinstance(shape, Sequence) for shape in shapes):
+        if not isinstance(shapes, Sequence) or not all(isinstance(shape, Sequence) for shape in shapes):
             raise ShapeError(f"give one shape per input, as [[1, 3, 224, 224]], not {shapes!r}")
         try:
             wanted = tuple(tuple(operator.index(size) for size in shape) for shape in shapes)
@@ -314,12 +338,12 @@ def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
     )
 
 
-def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...]) -> list[Item]:
+def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...], what: str = "input") -> list[Item]:
     missing = [info.name for info in infos if info.name not in named]
     unknown = sorted(set(named) - {info.name for info in infos})
     if missing or unknown:
-        problems = [f"input {name!r} is missing" for name in missing] + [
-            f"there is no input {name!r}" for name in unknown
+        problems = [f"{what} {name!r} is missing" for name in missing] + [
+            f"there is no {what} {name!r}" for name in unknown
         ]
         raise ShapeError(f"{'; '.join(problems)}. The model takes: {_describe(infos)}")
     return [named[info.name] for info in infos]
@@ -327,18 +351,30 @@ def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...]) -> list[
 
 def _checked(array: Any, info: TensorInfo) -> np.ndarray:
     """The array as C-contiguous memory of the input's dtype and shape, or an error that says what differs."""
+    if isinstance(array, np.generic):
+        array = np.asarray(array)
     if not isinstance(array, np.ndarray):
-        raise ShapeError(f"input {info.name!r} must be a numpy array, not {type(array).__name__}")
+        raise ShapeError(
+            f"input {info.name!r} must be a numpy array, not {type(array).__name__}; "
+            f"np.array(value, {info.dtype.name!r}) makes one"
+        )
     if array.dtype != info.dtype:
         raise ShapeError(
             f"input {info.name!r} must be {info.dtype}, not {array.dtype}; convert it with .astype({info.dtype.name!r})"
         )
     if not _fits(array.shape, info):
+        order = _order(array.shape, info.shape)
+        advice = f"transpose it with .transpose{order}" if order else "reshape the array, or resize the session"
         raise ShapeError(
-            f"input {info.name!r} must have the shape {_shape_text(info.shape)}, not {list(array.shape)}; "
-            "reshape the array, or resize the session"
+            f"input {info.name!r} must have the shape {_shape_text(info.shape)}, not {list(array.shape)}; {advice}"
         )
     return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _order(given: tuple[int, ...], wanted: tuple[Any, ...]) -> tuple[int, ...]:
+    """How to turn an image from channels first to last, or the other way, where that gives the wanted shape."""
+    orders = ((0, 2, 3, 1), (0, 3, 1, 2)) if len(given) == 4 else ()
+    return next((order for order in orders if tuple(given[axis] for axis in order) == wanted), ())
 
 
 def _shape_text(shape: tuple[Any, ...]) -> str:

@@ -35,6 +35,7 @@ class ModelType(Enum):
 
 
 _FORMATS = {ModelType.MINDIR: "mindir", ModelType.MINDIR_LITE: "ms"}
+_ADVICE = {kind: f"build it with {model_type}" for model_type, kind in _FORMATS.items()}
 
 USER_INFO = "user_info."
 NOT_BUILT = "The model is not built; call build_from_file first."
@@ -123,7 +124,10 @@ class Model:
             session = litehouse.load(self.model_path_, key=key, mode=mode if key else "AES-GCM", options=options)
             if session.model.format != _FORMATS[model_type]:
                 session.close()
-                raise ValueError(f"{self.model_path_} is a file of kind {session.model.format}, not {model_type}")
+                raise ValueError(
+                    f"{self.model_path_} is a file of kind {session.model.format}, not {model_type}; "
+                    + _ADVICE.get(session.model.format, "litehouse.load opens it")
+                )
         except (LitehouseError, OSError, ValueError) as error:
             self._is_spoilt = True
             raise RuntimeError(f"build_from_file failed! Error is {error}") from error

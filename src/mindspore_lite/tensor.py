@@ -87,11 +87,12 @@ def byte_count(dtype: DataType, shape: tuple[int, ...]) -> int:
 def fit(array: Array, dtype: DataType, shape: tuple[int, ...]) -> Array:
     """Give a view of `array` in C order with the given shape; a copy where its memory does not allow that.
 
-    Like the original, this compares the element type and the count of bytes, not the shape.
+    Like the original, this compares the element type and the count of bytes, not the shape. But an array whose axes
+    are in another order would give wrong results without a word, so it is refused.
 
     Raises:
         TypeError: The element type of the array has no DataType.
-        RuntimeError: The element type or the count of bytes is another one.
+        RuntimeError: The element type or the count of bytes is another one, or the axes are in another order.
     """
     found = _DATA_TYPES.get(array.dtype.num)
     if found is None:
@@ -100,6 +101,12 @@ def fit(array: Array, dtype: DataType, shape: tuple[int, ...]) -> Array:
         raise RuntimeError(f"data type not equal! Numpy type: {array.dtype.type}, Tensor type: {dtype}")
     if array.shape != shape and array.nbytes != (size := byte_count(dtype, shape)):
         raise RuntimeError(f"data size not equal! Numpy size: {array.nbytes}, Tensor size: {size}")
+    given, wanted = ([size for size in sizes if size != 1] for sizes in (array.shape, shape))
+    if given != wanted and sorted(given) == sorted(wanted):
+        raise RuntimeError(
+            f"data shape not equal! Numpy shape: {list(array.shape)}, Tensor shape: {list(shape)}: "
+            "the axes are in another order; transpose the array"
+        )
     return np.asarray(array, dtype=_NUMPY_TYPES[dtype], order="C").reshape(shape)
 
 
@@ -276,14 +283,15 @@ class Tensor:
     def set_data_from_numpy(self, numpy_obj: Array) -> None:
         """Use an array as this tensor's data, without a copy if it is in C order.
 
-        Only the element type and the count of bytes must agree; the tensor keeps its shape.
+        Only the element type and the count of bytes must agree; the tensor keeps its shape. An array whose axes are in
+        another order (channels first, where the model takes them last) is refused.
 
         Args:
             numpy_obj: The array.
 
         Raises:
             TypeError: It is no array, or its element type has no DataType.
-            RuntimeError: Its element type or count of bytes is not the tensor's.
+            RuntimeError: Its element type or count of bytes is not the tensor's, or its axes are in another order.
         """
         if not isinstance(numpy_obj, np.ndarray):
             raise TypeError(f"numpy_obj must be numpy.ndarray, but got {type(numpy_obj)}.")

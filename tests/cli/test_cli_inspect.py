@@ -168,3 +168,19 @@ def test_page_of_unsupported(strange_onnx):
     assert ["Unsupported"] in shown
     assert ["my.circus::Juggle", "3", "first"] in shown
     assert ["Abracadabra", "1", "second"] in shown
+
+
+def test_communication_is_unsupported(tmp_path):
+    path = FIXTURES / "mindir" / "communication" / "all_reduce.mindir"
+    found = document(path, code=1)
+    assert found["supported"] is False
+    assert [item["op"] for item in found["unsupported"]] == ["AllReduce"]
+    result = call("convert", path, tmp_path / "out.onnx")
+    assert result.exit_code == 1
+    assert "exchange data between ranks" in result.output
+
+
+def test_unknown_mode():
+    result = call("inspect", OPS / "act_relu.mindir", "--mode", "ROT13")
+    assert result.exit_code == 2
+    assert "the modes are AES-GCM, AES-CBC, SM4-CBC" in result.output

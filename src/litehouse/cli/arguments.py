@@ -22,7 +22,19 @@ Key = Annotated[
         "or 32 bytes, less one newline at the end, is the key itself; any other holds hex digits.",
     ),
 ]
-Mode = Annotated[str, typer.Option(metavar="MODE", help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC.")]
+MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
+
+
+def _check_mode(mode: str) -> str:
+    if mode not in MODES:
+        raise typer.BadParameter(f"{mode!r} is no mode; the modes are {', '.join(MODES)}")
+    return mode
+
+
+Mode = Annotated[
+    str,
+    typer.Option(metavar="MODE", callback=_check_mode, help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC."),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine that runs the model.")]
 Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="The device; gpu:1 for the second one.")]

@@ -81,7 +81,8 @@ def load_reference(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
         arrays = _load_npz(path)
     inputs, outputs = (_numbered(arrays, kind, path) for kind in ("input", "output"))
     if not outputs:
-        raise CommandError(f"{path}: no stored output; the first must be named output_0")
+        there = f"; there are: {', '.join(sorted(arrays)[:12])}" if arrays else ""
+        raise CommandError(f"{path}: no stored output; the first must be named output_0{there}")
     return inputs, outputs
 
 

@@ -38,6 +38,11 @@ def convert_command(
     data = target.with_name(f"{target.name}.data")
     _check_target(model, target, force)
     network = read_model(model, key, mode)
+    if exchanges := network.exchanges:
+        raise CommandError(
+            f"{model}: {exchanges[0][0]} and the like exchange data between ranks, which plain ONNX Runtime cannot do; "
+            "such a model cannot be written as ONNX"
+        )
     external = external_data or _initializer_bytes(network) > INLINE_BYTES
     if external:
         _check_target(model, data, force)

@@ -51,7 +51,11 @@ def inspect_command(
 ) -> None:
     """Show a model's inputs, outputs, ops and weights, and what of it is unsupported (exit code 1 then)."""
     try:
-        report = describe_model(read_model(model, key, mode), list_weights=weights)
+        network = read_model(model, key, mode)
+        report = describe_model(network, list_weights=weights)
+        if exchanges := network.exchanges:
+            reason = "they exchange data between ranks, which is not supported yet"
+            report |= _refusal(UnsupportedOpError(exchanges, format=network.format, path=network.path, reason=reason))
     except UnsupportedOpError as error:
         from litehouse.cli.survey import survey
 

@@ -44,15 +44,6 @@ def select(options: Options) -> list[Engine]:
     return found
 
 
-def _refuse_communication(model: Model) -> None:
-    ours = [node for node in model.graph.graph.all_nodes() if node.domain == "litehouse"]
-    if ours:
-        raise EngineError(
-            f"{model.path}: the model is one part of a job over several ranks: {len(ours)} of its ops, as "
-            f"{ours[0].op_type} (node {ours[0].name}), exchange data with other processes, which is not supported yet"
-        )
-
-
 def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
     """The first engine that can build the model, and the program that it built.
 
@@ -65,7 +56,12 @@ def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
                 f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "
                 "add a Cast to float32 there"
             )
-    _refuse_communication(model)
+    if exchanges := model.exchanges:
+        op, node = exchanges[0]
+        raise EngineError(
+            f"{model.path}: the model is one part of a job over several ranks: {len(exchanges)} of its ops, as "
+            f"{op} (node {node}), exchange data with other processes, which is not supported yet"
+        )
     failures: list[EngineError] = []
     for engine in select(options):
         try:

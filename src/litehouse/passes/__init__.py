@@ -17,5 +17,5 @@ GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
 
 def prepare(model: Model) -> Model:
     """Run the passes that keep a model small and its numbers right, in place."""
-    ir.passes.Sequential(common.RemoveUnusedNodesPass(), *GUARDS)(model.graph)
+    ir.passes.Sequential(*GUARDS, common.RemoveUnusedNodesPass())(model.graph)
     return model

@@ -10,6 +10,7 @@ import pytest
 
 import mindspore_lite as mslite
 from mindspore_lite import DataType, Format, Tensor, TensorMeta
+from mindspore_lite.tensor import input_tensor
 
 INT = "<class 'int'>"
 STR = "<class 'str'>"
@@ -390,3 +391,21 @@ class TestConstructor:
 
 def test_tensor_of_the_submodule():
     assert mslite.tensor.TensorMeta is TensorMeta
+
+
+class TestAxesInAnotherOrder:  # safer: 2.0.0 takes the bytes as they are
+    def test_refused(self):
+        tensor = input_tensor("x", DataType.FLOAT32, (1, 4, 5, 3))
+        with pytest.raises(RuntimeError, match="the axes are in another order; transpose the array"):
+            tensor.set_data_from_numpy(np.zeros((1, 3, 4, 5), np.float32))
+
+    @pytest.mark.parametrize("shape", [(60,), (1, 4, 15), (4, 5, 3), (20, 3)])
+    def test_what_keeps_the_order_is_taken(self, shape):
+        tensor = input_tensor("x", DataType.FLOAT32, (1, 4, 5, 3))
+        data = np.arange(60, dtype=np.float32).reshape(shape)
+        tensor.set_data_from_numpy(data)
+        np.testing.assert_array_equal(tensor.get_data_to_numpy().ravel(), data.ravel())
+
+    def test_one_channel_may_be_first_or_last(self):
+        tensor = input_tensor("x", DataType.FLOAT32, (1, 4, 5, 1))
+        tensor.set_data_from_numpy(np.zeros((1, 1, 4, 5), np.float32))

@@ -111,3 +111,34 @@ def test_converted_to_onnx(case: Path, tmp_path: Path) -> None:
         state = dict(zip([item.name for item in model.states], outputs[len(expected) :], strict=True))
         for index, (actual, wanted) in enumerate(zip(outputs, expected, strict=False)):
             assert_close(actual, wanted, f"call {number}, output {index}")
+
+
+def test_state_can_be_kept_and_put_back(engine: str) -> None:
+    session = litehouse.load(COUNTER, engine=engine)
+    session(X)
+    saved = session.state
+    assert {name: int(array) for name, array in saved.items()} == {"count": 8}
+    session(X)
+    saved_before = {"count": saved["count"].copy()}
+    session.reset(saved)
+    saved["count"][...] = 100  # a copy: the session does not see it
+    assert int(session(X)[1]) == 9
+    session.reset(saved_before)
+    assert int(session(X)[1]) == 9
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({}, "state 'count' is missing"),
+        ({"count": np.int32(1), "other": np.int32(1)}, "there is no state 'other'"),
+        ({"count": np.float32(1)}, "must be int32, not float32"),
+        ({"count": np.zeros(2, np.int32)}, "must have the shape"),
+    ],
+)
+def test_wrong_state_is_refused(state: dict[str, np.ndarray], text: str) -> None:
+    session = litehouse.load(COUNTER, engine="onnxruntime")
+    session(X)
+    with pytest.raises(litehouse.ShapeError, match=text):
+        session.reset(state)
+    assert int(session(X)[1]) == 9

@@ -244,8 +244,9 @@ def test_kinds_that_are_not_supported(text: str, change: Any) -> None:
 
 
 def test_the_first_schema() -> None:
-    with refused(text="MSL1"):
-        litehouse.read(ms().replace(b"MSL2", b"MSL1"))
+    for tag in ("MSL1", "MSL3"):
+        with refused(text=f"the schema {tag} of MindSpore Lite, and only MSL2 is supported"):
+            litehouse.read(ms().replace(b"MSL2", tag.encode()))
 
 
 def test_no_inputs(engine: str) -> None:

@@ -200,6 +200,8 @@ class Join:
 
     def _write(self) -> None:
         if not self._outputs:  # ONNX knows no If without an output; all that could differ is the same
+            for branch in self._branches:
+                detach(branch.nodes)
             return
         then, otherwise = (
             ir.Graph([], exits.values, nodes=branch.nodes, name=self._tape.name())
@@ -234,3 +236,13 @@ def common_shape(values: Sequence[ir.Value]) -> ir.Shape | None:
         return None
     sizes = zip(*(shape for shape in shapes if shape is not None), strict=True)
     return ir.Shape([size[0] if len(set(size)) == 1 and isinstance(size[0], int) else None for size in sizes])
+
+
+def detach(nodes: list[ir.Node]) -> None:
+    """Take nodes that are not needed out of the lists of users of the values that they take."""
+    for node in nodes:
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                detach(list(attribute.as_graph()))
+        for index in range(len(node.inputs)):
+            node.replace_input_with(index, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from litehouse.formats.mindir.branch import Exits, Scope, common_shape, scoped, tensor_of
+from litehouse.formats.mindir.branch import Exits, Scope, common_shape, detach, scoped, tensor_of
 from litehouse.formats.mindir.flow import (
     Choice,
     Closure,
@@ -346,13 +346,3 @@ class LoopBuilder:
         leaving = self._sides(head)[1]
         assert leaving is not None  # it is the same header as in the body
         return Tail(leaving.function.name, leaving.arguments)
-
-
-def detach(nodes: list[ir.Node]) -> None:
-    """Take nodes that are not needed out of the lists of users of the values that they take."""
-    for node in nodes:
-        for attribute in node.attributes.values():
-            if attribute.type == ir.AttributeType.GRAPH:
-                detach(list(attribute.as_graph()))
-        for index in range(len(node.inputs)):
-            node.replace_input_with(index, None)

@@ -16,7 +16,7 @@ from litehouse.formats.ms.schema import decode, op_name
 from litehouse.formats.source import Source
 from litehouse.options import Limits
 
-OLD_TAG = b"MSL1"
+TAG = b"MSL2"
 CONSTANT = 0  # the node type of tensors that no node computes
 FRAMEWORKS = {0: "TensorFlow", 1: "Caffe", 2: "ONNX", 3: "MindSpore", 4: "TensorFlow Lite", 5: "PyTorch"}
 COMPRESSIONS = {1: "INDEXING", 2: "SPARSE", 3: "FSE", 5: "FSE_INT", 6: "FSE_INFER"}
@@ -102,10 +102,11 @@ def read_meta(source: Source, limits: Limits) -> MetaGraph:
         ModelFormatError: The file is broken, or of a kind that is not supported.
     """
     buffer = FlatBuffer(source)
-    if buffer.identifier() == OLD_TAG:
+    if buffer.identifier() != TAG:
+        found = buffer.identifier().decode("ascii", "replace")
         raise ModelFormatError(
-            "the file is of MindSpore Lite's first schema (MSL1), which is not supported; "
-            "convert the source model again with a later MindSpore Lite, or export it as .mindir or .onnx",
+            f"the file is of the schema {found} of MindSpore Lite, and only {TAG.decode()} is supported; "
+            "convert the source model again with MindSpore Lite 1.3 to 2, or export it as .mindir or .onnx",
             path=source.path,
         )
     root = buffer.root()

@@ -46,8 +46,11 @@ class Translator:
         if not main.outputs:
             raise ModelFormatError("the network returns nothing; the file is damaged", path=self._path)
         if not main.nodes:
-            # The converter writes such a file of a network whose only op it has no number for, as Asin.
-            raise ModelFormatError("the network computes nothing; convert the source model to .mindir", path=self._path)
+            raise ModelFormatError(
+                "the network computes nothing: MindSpore Lite's converter leaves out ops that .ms has no number for, "
+                "as Asin, Atan and Tan; convert the source model to .mindir",
+                path=self._path,
+            )
         inputs = self._inputs()
         initializers = {index: _weight(weights, name) for index, name in names.items()}
         evaluator = FlowEvaluator(self._meta, self.tape, self._limits, self._path)
