@@ -630,6 +630,104 @@ class IfBothSidesTheSame(nn.Cell):
         return y + a
 
 
+ROUNDS = [[X, np.int32(rounds)] for rounds in (3, 0, 1, 0)]
+
+
+@case("rounds_return", ROUNDS)
+class RoundsReturn(nn.Cell):
+    def construct(self, x, n):
+        i = n - n
+        while i < n:
+            i = i + 1
+            if x.sum() > 1:
+                return (x + 1,)
+        return (x - 1,)
+
+
+@case("rounds_break", ROUNDS)
+class RoundsBreak(nn.Cell):
+    def construct(self, x, n):
+        i = n - n
+        y = x * 2
+        while i < n:
+            i = i + 1
+            y = y + i
+            if y.sum() > 60:
+                break
+            y = y * 1.5
+        return y, i
+
+
+@case("rounds_nested", ROUNDS)
+class RoundsNested(nn.Cell):
+    def construct(self, x, n):
+        i = n - n
+        while i < n:
+            j = zero()
+            while j < i:
+                x = x + 1
+                j = j + 1
+                if x.sum() > 30:
+                    break
+            i = i + 1
+            if x.max() > 9:
+                return x, i
+        return x * 2, i
+
+
+@case("rounds_unread", ROUNDS)
+class RoundsUnread(nn.Cell):
+    def construct(self, x, n):
+        i = n - n
+        y = x * 10
+        while i < n:
+            i = i + 1
+            y = x + i
+        return y
+
+
+@case("rounds_in_place_and_new", ROUNDS)
+class RoundsInPlaceAndNew(nn.Cell):
+    def construct(self, x, n):
+        i = n - n
+        b = x * 1.0
+        while i < n:
+            i = i + 1
+            b += 1.0
+            b = b * 0.5
+        return b
+
+
+@case("rounds_state", ROUNDS)
+class RoundsState(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.p = parameter("p", np.zeros(5, np.float32))
+
+    def construct(self, x, n):
+        i = n - n
+        while i < n:
+            i = i + 1
+            ops.assign(self.p, x[0] + i)
+        return x * self.p
+
+
+@case("if_known_condition", ROUNDS)
+class IfKnownCondition(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.flag = parameter("flag", np.int32(0))
+
+    def construct(self, x, n):
+        b = x + n
+        if self.flag < 9:
+            if self.flag > 9:
+                return b * 2.0
+        if b.max() < 1.13:
+            b = b - 0.5
+        return b * 3.0
+
+
 # Dynamic shapes -------------------------------------------------------------------------------------------------------
 
 

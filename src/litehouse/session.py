@@ -174,7 +174,7 @@ class Session:
         except IndexError:
             runner = build.program.bind()
         try:
-            return self._run_with_state(runner, inputs) if self._state else runner.run(inputs)
+            return self._run_with_state(runner, inputs) if self.model.states else runner.run(inputs)
         finally:
             build.runners.append(runner)
 
@@ -185,6 +185,7 @@ class Session:
         A session keeps these between runs, and runs of such a network take turns. Every session has its own.
         """
         with self._state_lock:
+            self._current()
             names = [item.name for item in self.model.states]
             return {name: array.copy() for name, array in zip(names, self._state, strict=True)}
 
@@ -206,6 +207,7 @@ class Session:
             given = _in_order(state, infos, "state")
             first = [_checked(array, info).copy() for array, info in zip(given, infos, strict=True)]
         with self._state_lock:
+            self._current()
             self._state = first
 
     def resize(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
@@ -243,8 +245,9 @@ class Session:
 
     def close(self) -> None:
         """Free the model's memory. The session cannot run afterwards."""
-        self._build = self._program = None
-        self._state = []
+        with self._state_lock:
+            self._build = self._program = None
+            self._state = []
         self._remembered.clear()
 
     def __repr__(self) -> str:
@@ -267,6 +270,7 @@ class Session:
 
     def _run_with_state(self, runner: Runner, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with self._state_lock:
+            self._current()
             results = runner.run([*inputs, *self._state])
             count = len(results) - len(self._state)
             self._state = results[count:]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 
 from litehouse.engines.shell import Shell, make_shell
 from litehouse.errors import EngineError
@@ -68,7 +69,10 @@ class OnnxRuntimeProgram:
         with pinned(self._cores):
             try:
                 self.session = onnxruntime.InferenceSession(
-                    shell.proto.SerializeToString(), settings, providers=[_provider(options)]
+                    shell.proto.SerializeToString(),
+                    settings,
+                    providers=[_provider(options)],
+                    disabled_optimizers=["ConstantFolding"] if _has_known_condition(model) else None,
                 )
             except Exception as error:
                 raise EngineError(f"{model.path}: ONNX Runtime cannot build the model: {error}") from error
@@ -110,6 +114,23 @@ class OnnxRuntimeRunner:
                 return self._run(self._outputs, feed, None)  # type: ignore[no-any-return]
         except Exception as error:
             raise EngineError(f"{self._path}: ONNX Runtime failed while running: {error}") from error
+
+
+def _has_known_condition(model: Model) -> bool:
+    """Whether an If follows from constants and shapes alone: ONNX Runtime 1.31.1 may die of folding those."""
+    known: set[ir.Value] = set()
+    for node in model.graph.graph.all_nodes():
+        inputs = [value for value in node.inputs if value is not None]
+        follows = bool(inputs) and all(value in known or _is_constant(value) for value in inputs)
+        if node.op_type == "If" and follows:
+            return True
+        if follows or node.op_type in ("Constant", "Shape", "Size"):
+            known.update(node.outputs)
+    return False
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return value.const_value is not None and not value.is_graph_input()
 
 
 def _settings(onnxruntime: Any, options: Options) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.engines.openvino_loops import skip_idle_loops
 from litehouse.engines.probe import survives
 from litehouse.engines.shell import Shell, make_shell
 from litehouse.errors import EngineError
@@ -160,6 +161,7 @@ def _with_weight_inputs(shell: Shell) -> bytes:
     for name, array in shell.weights.items():
         dtype = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
         shell.proto.graph.input.append(onnx.helper.make_tensor_value_info(name, dtype, array.shape))
+    skip_idle_loops(shell.proto.graph)
     data: bytes = shell.proto.SerializeToString()
     return data
 

@@ -6,7 +6,7 @@ from litehouse.engines.base import Engine, Program
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.errors import EngineError
-from litehouse.model import Model
+from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
 
@@ -50,7 +50,8 @@ def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
     Raises:
         EngineError: None can; the text is that of the best one.
     """
-    for info in (*model.inputs, *model.outputs):
+    states = [TensorInfo(item.name, model.weights[item.name].dtype, ()) for item in model.states]
+    for info in (*model.inputs, *model.outputs, *states):
         if info.dtype.name not in BOUNDARY:
             raise EngineError(
                 f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "

@@ -16,7 +16,7 @@ from litehouse.formats.source import Source
 
 BLOCK = 1 << 16
 KEPT_BLOCKS = 64
-TABLE_COST = 16  # a table's cost beyond its bytes: even an empty one becomes an object here
+TABLE_COST = 32  # a table's cost beyond its bytes: even an empty one becomes an object here
 SPARE = 1 << 16
 
 _UINT16, _INT32, _UINT32 = struct.Struct("<H"), struct.Struct("<i"), struct.Struct("<I")

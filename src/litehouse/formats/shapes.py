@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import onnx
 import onnx_ir as ir
 
+from litehouse.formats.loader import MAX_RANK
+
 LARGEST_OPERAND = 64  # a constant with more elements is no shape, axis list or the like
 RANK_OF_OPERAND = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}
 
@@ -76,7 +78,7 @@ def _from_length(node: ir.Node) -> None:
         return
     wanted = node.inputs[RANK_OF_OPERAND[node.op_type]]
     length = wanted.shape[0] if wanted is not None and wanted.shape is not None and wanted.shape.rank() == 1 else None
-    if not isinstance(length, int):
+    if not isinstance(length, int) or length > MAX_RANK:
         return
     if node.op_type == "Expand":
         operand = node.inputs[0]

@@ -142,3 +142,11 @@ def test_wrong_state_is_refused(state: dict[str, np.ndarray], text: str) -> None
     with pytest.raises(litehouse.ShapeError, match=text):
         session.reset(state)
     assert int(session(X)[1]) == 9
+
+
+def test_a_closed_session_says_so(engine: str) -> None:
+    session = litehouse.load(COUNTER, engine=engine)
+    session.close()
+    for use in (lambda: session(X), session.reset, lambda: session.state):
+        with pytest.raises(litehouse.EngineError, match="the session is closed"):
+            use()

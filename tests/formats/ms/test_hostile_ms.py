@@ -328,3 +328,11 @@ print(litehouse.read(sys.argv[1] + "/large.ms").weights["w"].nbytes)
     )
     assert done.stdout.strip() == str(4 * count), done.stderr
     assert W.nbytes == 12
+
+
+def test_a_huge_rank_from_a_recorded_size() -> None:
+    """A shape operand whose recorded length is gigantic: no shape of that rank is made."""
+    content = bytearray((FIXTURES / "converted" / "filled.ms").read_bytes())
+    content[442] = 0x7F
+    with refused(text="the rank of 'y0' is not recorded"):
+        litehouse.read(bytes(content))

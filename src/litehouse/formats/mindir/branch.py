@@ -210,6 +210,15 @@ class Join:
         self._tape.node("If", [self._condition], self._outputs, then_branch=then, else_branch=otherwise)
 
 
+def scalar_condition(tape: MindirTape, condition: ir.Value) -> ir.Value:
+    """A condition as ONNX takes it: one truth value."""
+    condition = tape.cast(condition, BOOL)
+    if condition.shape is not None and condition.shape.rank() == 0:
+        return condition
+    scalar: ir.Value = tape.op("Reshape", [condition, tape.constant([], INT64)], dtype=BOOL, shape=[])
+    return scalar
+
+
 def tensor_of(leaf: Leaf) -> Any:
     """The value of a leaf that must be a tensor, or a literal that can be one."""
     if leaf.value is not None:

@@ -10,19 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from litehouse.errors import LimitError, ModelFormatError, UnsupportedOpError
-from litehouse.formats.mindir.branch import Join, scoped
+from litehouse.formats.mindir.branch import Join, scalar_condition, scoped
 from litehouse.formats.mindir.calls import REFERENCE, UNRESOLVED, CallGraph
 from litehouse.formats.mindir.flow import RETURN, Choice, Closure, Leaf, Outcome, Tail, leaf_types, leaves
+from litehouse.formats.mindir.known import known
 from litehouse.formats.mindir.literals import MONAD, ScalarType, TensorType, Type, decode, decode_type
 from litehouse.formats.mindir.loop import ActiveLoop, LoopBuilder
 from litehouse.formats.mindir.memory import ABSENT, Memory, content, note_reads, remembered, views, written
 from litehouse.formats.mindir.names import public_name, states_type
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Graph, Node
-from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.mindir.tape import OPSET, MindirTape
 from litehouse.formats.tape import RefusedError
 from litehouse.options import Limits
 
@@ -171,23 +173,29 @@ class Evaluator:
     def _node(self, node: Node, tail: bool, stop: bool) -> Any:
         target = self.resolve(node)
         self.tape.label = label_of(node)
+        op = target.op if isinstance(target, Primitive) else "call"
         try:
-            if isinstance(target, Primitive):
-                return self._apply(node, target)
-            callee = self.read(node.op_type.removeprefix(REFERENCE)) if target is None else Closure(target)
-            type_ = self._result_type(node)
-            result = self.invoke(callee, [self.read(name) for name in node.input], tail=tail, stop=stop)
-            return result if isinstance(result, Outcome | Choice) else typed_content(result, type_)
+            return (
+                self._convert(node, target) if isinstance(target, Primitive) else self._call(node, target, tail, stop)
+            )
         except RefusedError as refused:
-            op = target.op if isinstance(target, Primitive) else "call"
             raise UnsupportedOpError(
                 [(op, label_of(node))], format=self._format, path=self.path, reason=str(refused)
             ) from None
+
+    def _call(self, node: Node, target: Graph | None, tail: bool, stop: bool) -> Any:
+        callee = self.read(node.op_type.removeprefix(REFERENCE)) if target is None else Closure(target)
+        type_ = self._result_type(node)
+        result = self.invoke(callee, [self.read(name) for name in node.input], tail=tail, stop=stop)
+        return result if isinstance(result, Outcome | Choice) else typed_content(result, type_)
+
+    def _convert(self, node: Node, primitive: Primitive) -> Any:
+        try:
+            return self._apply(node, primitive)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError, AssertionError) as error:
             # A converter trusts its operands to be of the documented kind. Where they are not, the file is at fault.
-            op = target.op if isinstance(target, Primitive) else "call"
             raise ModelFormatError(
-                f"node {label_of(node)} ({op}) has operands or attributes that do not fit the op ({error}); "
+                f"node {label_of(node)} ({primitive.op}) has operands or attributes that do not fit the op ({error}); "
                 "the file is damaged, or of a version that writes this op in another way",
                 path=self.path,
             ) from error
@@ -251,11 +259,11 @@ class Evaluator:
         return self.evaluate(function, end.arguments, tail=tail)
 
     def _choose(self, choice: Choice, arguments: Sequence[Any], tail: bool, stop: bool) -> Any:
-        known = literal_condition(self.tape, choice.condition)
-        if known is not None:
-            return self.invoke(choice.then if known else choice.otherwise, arguments, tail=tail, stop=stop)
-        if stop and not arguments:
+        if stop and not arguments and not self.tape.is_literal(choice.condition):
             return choice
+        truth = literal_condition(self.tape, choice.condition)
+        if truth is not None:
+            return self.invoke(choice.then if truth else choice.otherwise, arguments, tail=tail, stop=stop)
         return self.choose(
             choice.condition,
             lambda: self.invoke(choice.then, arguments, tail=tail),
@@ -288,6 +296,8 @@ class Evaluator:
         shape = like.value.shape
         sizes = [size if isinstance(size, int) else 1 for size in shape] if shape is not None else []
         zero = self.tape.constant(0, self.tape.dtype(like.value))
+        if not sizes:
+            return zero
         filled: ir.Value = self.tape.op("Expand", [zero, self.tape.ints(sizes)], like=like.value)
         return filled
 
@@ -296,24 +306,13 @@ class Evaluator:
 
 
 def literal_condition(tape: MindirTape, condition: Any) -> bool | None:
-    """The truth of a condition that is known; None for one that is computed."""
-    if not tape.is_literal(condition):
+    """The truth of a condition that is known; None for one that is computed when the model runs."""
+    found = tape.literal(condition) if tape.is_literal(condition) else known(condition, OPSET)
+    if found is None:
         return None
-    known = tape.literal(condition)
-    while isinstance(known, tuple) and len(known) == 1:
-        (known,) = known
-    if isinstance(known, tuple):
+    if np.size(found) != 1:
         tape.refuse("a condition of several numbers")
-    return bool(known)
-
-
-def scalar_condition(tape: MindirTape, condition: ir.Value) -> ir.Value:
-    """A condition as ONNX takes it: one truth value."""
-    condition = tape.cast(condition, BOOL)
-    if condition.shape is not None and condition.shape.rank() == 0:
-        return condition
-    scalar: ir.Value = tape.op("Reshape", [condition, tape.constant([], ir.DataType.INT64)], dtype=BOOL, shape=[])
-    return scalar
+    return bool(np.ravel(found)[0])
 
 
 def decoded(attributes: Any, path: str, limits: Limits) -> dict[str, Any]:

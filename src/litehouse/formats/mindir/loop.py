@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from litehouse.formats.mindir.branch import Exits, Scope, common_shape, detach, scoped, tensor_of
+from litehouse.formats.mindir.branch import (
+    Exits,
+    Scope,
+    common_shape,
+    detach,
+    scalar_condition,
+    scoped,
+    tensor_of,
+)
 from litehouse.formats.mindir.flow import (
     Choice,
     Closure,
@@ -210,8 +218,7 @@ class LoopBuilder:
         head = self._evaluator.evaluate(self._header, arguments, tail=True, stop=True)
         if self._sides(head)[0] is None:
             raise RefusedError("the header of a loop decides in one round what it computes in another")
-        condition: ir.Value = self._tape.op("Reshape", [self._tape.cast(head.condition, BOOL), self._tape.ints(())])
-        condition.dtype, condition.shape = BOOL, ir.Shape(())
+        condition = scalar_condition(self._tape, self._tape.tensor(head.condition, BOOL))
         if self._sides(head)[0] is head.then:
             return condition
         negated: ir.Value = self._tape.op("Not", [condition], dtype=BOOL, shape=[])
@@ -271,9 +278,10 @@ class LoopBuilder:
         for (target, number), value in body.slots.items():
             exits.add(self._next(scope, target, number, value), value.dtype)
         for memory, value in body.memory.items():
-            exits.add(scope.written[memory], value.dtype)
+            # What is lost by the end of a round is read by nobody.
+            exits.add(scope.written.get(memory, value), value.dtype)
         if scope.outcome.which is not None:
-            first.append(tape.constant(0, INT64))
+            first.append(tape.constant(around, INT64))  # a loop without a round ends where it would go round
             inputs.append(self._input(INT64, ir.Shape(())))
             exits.add(scope.outcome.which, INT64)
         outputs = self._node(condition, first, inputs, exits)

@@ -84,6 +84,7 @@ class Memory:
         lasting: Whether a write outlives the call: the memory of a weight.
         depth: In how many scopes it was made.
         is_lost: Whether the content is not known any more.
+        stamp: Another object after every change.
     """
 
     def __init__(self, heap: Heap, value: ir.Value, lasting: bool = False) -> None:
@@ -93,6 +94,7 @@ class Memory:
         self.depth = heap.depth
         self._value = value
         self.is_lost = False
+        self.stamp = object()
         self._reads: list[tuple[Memory, ir.Value]] = []
 
     def read(self) -> ir.Value:
@@ -101,13 +103,10 @@ class Memory:
             raise RefusedError(f"{UNSURE}; the former is written, then the latter is read")
         return self._value
 
-    def peek(self) -> ir.Value:
-        """The content, or what it was before it was lost."""
-        return self._value
-
     def write(self, value: ir.Value) -> None:
         """Replace the content."""
         self.heap.before_change(self, writes=True)
+        self.stamp = object()
         self.is_lost = False
         self._value = value
 
@@ -116,6 +115,7 @@ class Memory:
         if self.lasting:
             raise RefusedError(f"{UNSURE}, which is a weight; the former is written")
         self.heap.before_change(self, loses=True)
+        self.stamp = object()
         self.is_lost = True
 
     def roots(self) -> list[Memory]:
@@ -124,11 +124,11 @@ class Memory:
 
     def state(self) -> tuple[Any, ...]:
         """What `restore` takes."""
-        return (self._value, self.is_lost, list(self._reads))
+        return (self._value, self.is_lost, self.stamp, list(self._reads))
 
     def restore(self, state: tuple[Any, ...]) -> None:
         """Go back to an earlier state."""
-        self._value, self.is_lost, self._reads = state
+        self._value, self.is_lost, self.stamp, self._reads = state
 
     def note_read(self, view: Memory, result: ir.Value) -> None:
         """Note what an op computed from a view of this memory."""
@@ -214,11 +214,11 @@ class Passed(Memory):
             bases: The memory, itself in no other memory, that this may be.
         """
         super().__init__(heap, value)
-        self._bases = [(base, base.peek()) for base in bases]
+        self._bases = [(base, base.stamp) for base in bases]
 
     def read(self) -> ir.Value:
         """The content, as long as no memory that this may be was written."""
-        if any(base.peek() is not seen or base.is_lost for base, seen in self._bases):
+        if any(base.stamp is not seen for base, seen in self._bases):
             raise RefusedError(f"{UNSURE}; the latter is written, then the former is read")
         return super().read()
 

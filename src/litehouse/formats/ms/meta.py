@@ -17,6 +17,7 @@ from litehouse.formats.source import Source
 from litehouse.options import Limits
 
 TAG = b"MSL2"
+MAX_TENSORS_PER_NODE = 1000
 CONSTANT = 0  # the node type of tensors that no node computes
 FRAMEWORKS = {0: "TensorFlow", 1: "Caffe", 2: "ONNX", 3: "MindSpore", 4: "TensorFlow Lite", 5: "PyTorch"}
 COMPRESSIONS = {1: "INDEXING", 2: "SPARSE", 3: "FSE", 5: "FSE_INT", 6: "FSE_INFER"}
@@ -120,6 +121,10 @@ def read_meta(source: Source, limits: Limits) -> MetaGraph:
         raise LimitError(
             f"{count} nodes are more than max_nodes={limits.max_nodes}; raise the limit if you trust the file",
             path=source.path,
+        )
+    if root.count(7) > MAX_TENSORS_PER_NODE * (count + 1):
+        raise LimitError(
+            f"{root.count(7)} tensors for {count} nodes are too many; the file is damaged", path=source.path
         )
     tensors = [_tensor(table, source.path) for table in root.tables(7)]
     nodes = [_node(table, len(tensors), source.path) for table in root.tables(6)]
