@@ -165,6 +165,60 @@ class IfAndOrNot(nn.Cell):
         return x - 1
 
 
+@case("if_many_returns")
+class IfManyReturns(nn.Cell):
+    """What follows each if is written once, not into both its branches."""
+
+    def construct(self, x):
+        y = x
+        if y.sum() > 0:
+            if y.max() > 2:
+                return y * 0
+            y = y + 1.0
+        y = y * 0.5 + 0
+        if y.sum() > 1:
+            if y.max() > 3:
+                return y * 1
+            y = y + 1.0
+        y = y * 0.5 + 1
+        if y.sum() > 2:
+            if y.max() > 4:
+                return y * 2
+            y = y + 1.0
+        y = y * 0.5 + 2
+        if y.sum() > 3:
+            if y.max() > 5:
+                return y * 3
+            y = y + 1.0
+        y = y * 0.5 + 3
+        if y.sum() > 4:
+            if y.max() > 6:
+                return y * 4
+            y = y + 1.0
+        y = y * 0.5 + 4
+        if y.sum() > 5:
+            if y.max() > 7:
+                return y * 5
+            y = y + 1.0
+        y = y * 0.5 + 5
+        if y.sum() > 6:
+            if y.max() > 8:
+                return y * 6
+            y = y + 1.0
+        y = y * 0.5 + 6
+        if y.sum() > 7:
+            if y.max() > 9:
+                return y * 7
+            y = y + 1.0
+        y = y * 0.5 + 7
+        if y.sum() > 8:
+            if y.max() > 10:
+                return y * 8
+            y = y + 1.0
+        y = y * 0.5 + 8
+        return y
+
+
 # Functions ------------------------------------------------------------------------------------------------------------
 
 

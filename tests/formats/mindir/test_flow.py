@@ -39,6 +39,12 @@ def test_matches_mindspore(case: Path, name: str) -> None:
             assert_close(actual, wanted, f"call {number}, output {index}")
 
 
+def test_what_follows_an_if_is_written_once() -> None:
+    """Nine ifs with a return inside: written into both branches of each, this would be more than ten thousand nodes."""
+    model = litehouse.read(FIXTURES / "flow" / "if_many_returns.mindir")
+    assert sum(1 for _ in model.graph.graph.all_nodes()) < 1000
+
+
 # State ----------------------------------------------------------------------------------------------------------------
 
 X = np.arange(15, dtype=np.float32).reshape(3, 5)

@@ -73,6 +73,12 @@ class CallGraph:
             return frozenset()
         return frozenset(back & _reach(name, self._targets, inside))
 
+    def first(self, names: Sequence[str], without: Collection[str]) -> str:
+        """One of some functions that no other of them leads to, on ways that avoid some others."""
+        inside = self._targets.keys() - set(without)
+        reached = {found for name in names for found in _reach(name, self._targets, inside) if found != name}
+        return next((name for name in names if name not in reached), names[0])
+
 
 def _reach(start: str, edges: dict[str, list[str]], inside: Collection[str]) -> set[str]:
     """What can be reached from one, in a step at least."""

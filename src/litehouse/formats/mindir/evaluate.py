@@ -6,8 +6,9 @@ Converters get the memory's content (`ir.Value`); those that only arrange values
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,19 +17,21 @@ import onnx_ir as ir
 from litehouse.errors import LimitError, ModelFormatError, UnsupportedOpError
 from litehouse.formats.mindir.branch import Join, scalar_condition, scoped
 from litehouse.formats.mindir.calls import REFERENCE, UNRESOLVED, CallGraph
-from litehouse.formats.mindir.flow import RETURN, Choice, Closure, Leaf, Outcome, Tail, leaf_types, leaves
+from litehouse.formats.mindir.flow import RETURN, Choice, Closure, Leaf, Outcome, Tail
 from litehouse.formats.mindir.known import known
-from litehouse.formats.mindir.literals import MONAD, ScalarType, TensorType, Type, decode, decode_type
+from litehouse.formats.mindir.literals import MONAD, Type, decode, decode_type
 from litehouse.formats.mindir.loop import ActiveLoop, LoopBuilder
-from litehouse.formats.mindir.memory import ABSENT, Memory, content, note_reads, remembered, views, written
+from litehouse.formats.mindir.memory import ABSENT, content, note_reads, remembered, views, written
 from litehouse.formats.mindir.names import public_name, states_type
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Graph, Node
 from litehouse.formats.mindir.tape import OPSET, MindirTape
+from litehouse.formats.mindir.typed import typed, typed_content
 from litehouse.formats.tape import RefusedError
 from litehouse.options import Limits
 
-BOOL = ir.DataType.BOOL
+INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
+NOW, LEAVING, ALL = 0, 1, 2  # which of the calls that a function ends with wait: none, those that leave a loop, all
 STEPS, STEPS_PER_NODE = 10_000, 50  # nodes may be evaluated more than once to find out what a loop changes
 RECURSION = Outcome.refusal
 
@@ -39,6 +42,10 @@ class Primitive:
 
     op: str
     attributes: dict[str, Any]
+
+
+class WriteAfterCallError(Exception):
+    """Memory is written behind a call that was to wait."""
 
 
 class Evaluator:
@@ -105,13 +112,13 @@ class Evaluator:
 
     # Graphs ----------------------------------------------------------------------------------------------------------
 
-    def evaluate(self, graph: Graph, arguments: Sequence[Any], *, tail: bool = False, stop: bool = False) -> Any:
+    def evaluate(self, graph: Graph, arguments: Sequence[Any], *, tail: int = NOW, stop: bool = False) -> Any:
         """What a graph gives back.
 
         Args:
             graph: The graph.
             arguments: What it is called with.
-            tail: Give calls that leave the loop, or go round it, as an outcome instead of making them.
+            tail: Which of the calls that it ends with to give as an outcome, instead of making them.
             stop: Give back a choice that the graph ends with, instead of making it.
         """
         self._check(graph, arguments)
@@ -133,18 +140,20 @@ class Evaluator:
         if self._steps < 0:
             raise LimitError("loops are nested so that they take too long to translate", path=self.path)
 
-    def _run(self, graph: Graph, tail: bool, stop: bool) -> Any:
+    def _run(self, graph: Graph, tail: int, stop: bool) -> Any:
         ends = self._ends_of(graph) if tail else frozenset()
         writes = None
         for node in graph.node:
             if node.op_type == "Constant":
                 continue
             key = key_of(node)
-            value = self._node(node, key in ends, stop and key in ends)
+            value = self._node(node, tail if key in ends else NOW, stop and key in ends)
             self.define(key, value)
             if isinstance(value, Outcome):
                 writes = self.tape.heap.writes
         if writes not in (None, self.tape.heap.writes):
+            if tail == ALL:
+                raise WriteAfterCallError
             raise UnsupportedOpError(
                 [("call", graph.name)],
                 format=self._format,
@@ -170,7 +179,7 @@ class Evaluator:
 
     # Nodes -----------------------------------------------------------------------------------------------------------
 
-    def _node(self, node: Node, tail: bool, stop: bool) -> Any:
+    def _node(self, node: Node, tail: int, stop: bool) -> Any:
         target = self.resolve(node)
         self.tape.label = label_of(node)
         op = target.op if isinstance(target, Primitive) else "call"
@@ -183,7 +192,7 @@ class Evaluator:
                 [(op, label_of(node))], format=self._format, path=self.path, reason=str(refused)
             ) from None
 
-    def _call(self, node: Node, target: Graph | None, tail: bool, stop: bool) -> Any:
+    def _call(self, node: Node, target: Graph | None, tail: int, stop: bool) -> Any:
         callee = self.read(node.op_type.removeprefix(REFERENCE)) if target is None else Closure(target)
         type_ = self._result_type(node)
         result = self.invoke(callee, [self.read(name) for name in node.input], tail=tail, stop=stop)
@@ -234,7 +243,7 @@ class Evaluator:
 
     # Calls -----------------------------------------------------------------------------------------------------------
 
-    def invoke(self, callee: Any, arguments: Sequence[Any], *, tail: bool, stop: bool = False) -> Any:
+    def invoke(self, callee: Any, arguments: Sequence[Any], *, tail: int, stop: bool = False) -> Any:
         """What a function, or the choice of one, gives back; see `evaluate`."""
         if isinstance(callee, Choice):
             return self._choose(callee, arguments, tail, stop)
@@ -243,48 +252,103 @@ class Evaluator:
         arguments = (*callee.arguments, *arguments)
         return self.go(Tail(callee.function.name, arguments), tail=tail)
 
-    def go(self, end: Tail, *, tail: bool) -> Any:
-        """Make a call that a function ends with; in a loop's body one that leaves it waits until behind the loop."""
+    def go(self, end: Tail, *, tail: int) -> Any:
+        """Make a call that a function ends with, unless it waits."""
         if end.target == RETURN:
             return end.arguments[0]
-        around = any(loop.header == end.target for loop in self.loops)
-        if tail and (around or end.target not in self.loops[-1].members):
+        if tail == ALL or self._leaves(end, tail):
             return Outcome((end,))
-        if around:
+        return self._enter(end, tail)
+
+    def _leaves(self, end: Tail, tail: int) -> bool:
+        """Whether a call waits until behind the loop, or goes round it."""
+        around = any(loop.header == end.target for loop in self.loops)
+        if around and not tail:
             raise RefusedError(RECURSION)
+        return bool(tail) and bool(self.loops) and (around or end.target not in self.loops[-1].members)
+
+    def _enter(self, end: Tail, tail: int) -> Any:
+        """Make a call."""
+        if end.target == RETURN:
+            return end.arguments[0]
         function = self.functions[end.target]
         members = self._calls.circle(function.name, [loop.header for loop in self.loops])
         if members:
             return LoopBuilder(self, function, end.arguments, members).build(tail=tail)
         return self.evaluate(function, end.arguments, tail=tail)
 
-    def _choose(self, choice: Choice, arguments: Sequence[Any], tail: bool, stop: bool) -> Any:
+    def _choose(self, choice: Choice, arguments: Sequence[Any], tail: int, stop: bool) -> Any:
         if stop and not arguments and not self.tape.is_literal(choice.condition):
             return choice
         truth = literal_condition(self.tape, choice.condition)
         if truth is not None:
             return self.invoke(choice.then if truth else choice.otherwise, arguments, tail=tail, stop=stop)
-        return self.choose(
-            choice.condition,
-            lambda: self.invoke(choice.then, arguments, tail=tail),
-            lambda: self.invoke(choice.otherwise, arguments, tail=tail),
-        )
+        sides = (choice.then, choice.otherwise)
+        try:
+            joined = self.choose(choice.condition, *(partial(self._branch, side, arguments) for side in sides))
+        except WriteAfterCallError:
+            return self.choose(choice.condition, *(partial(self.invoke, side, arguments, tail=tail) for side in sides))
+        return self._settle(joined, tail)
 
-    def choose(self, condition: ir.Value, *runs: Any) -> Any:
+    def _branch(self, callee: Any, arguments: Sequence[Any]) -> Any:
+        """One side of an if, with the call that it ends with left to be made behind the if."""
+        if isinstance(callee, Choice):
+            return self._choose(callee, arguments, ALL, stop=False)
+        if not isinstance(callee, Closure):
+            raise RefusedError("it calls a value that is no function")
+        end = Tail(callee.function.name, (*callee.arguments, *arguments))
+        return Outcome((end,)) if self._leaves(end, ALL) else self._enter(end, ALL)
+
+    def choose(self, condition: ir.Value, *runs: Callable[[], Any]) -> Any:
         """What one of two ways gives back, as the condition decides when the model runs."""
         label = self.tape.label
         branches = [scoped(self.tape, run) for run in runs]
         self.tape.label = label
         return Join(self.tape, scalar_condition(self.tape, condition), branches, self.fill).join()
 
-    def finish(self, ends: Sequence[tuple[int, Tail]], which: ir.Value | None, *, tail: bool) -> Any:
-        """Make the call that the number chooses."""
-        (number, first), *rest = ends
-        if not rest:
-            return self.go(first, tail=tail)
+    def finish(self, ends: Sequence[tuple[int, Tail]], which: ir.Value | None, *, tail: int) -> Any:
+        """Make the call that the number chooses, unless it waits."""
+        if len(ends) == 1:
+            return self.go(ends[0][1], tail=tail)
         assert which is not None
-        chosen = self.tape.op("Equal", [which, self.tape.constant(number, ir.DataType.INT64)], dtype=BOOL, shape=[])
-        return self.choose(chosen, lambda: self.go(first, tail=tail), lambda: self.finish(rest, which, tail=tail))
+        numbers = dict.fromkeys(range(1 + max(number for number, _ in ends)), 0)
+        numbers |= {number: place for place, (number, _) in enumerate(ends)}
+        return self._settle(Outcome(tuple(end for _, end in ends), self._renumbered(which, numbers)), tail)
+
+    def _settle(self, joined: Any, tail: int) -> Any:
+        """Make the calls that need not wait, each once: first those that lead to others."""
+        while isinstance(joined, Outcome) and tail != ALL:
+            ends = joined.tails
+            now = [end for end in ends if end.target != RETURN and not self._leaves(end, tail)]
+            if not now:
+                return joined
+            if joined.which is None:
+                return self.go(ends[0], tail=tail)
+            target = self._calls.first([end.target for end in now], [loop.header for loop in self.loops])
+            end = next(end for end in now if end.target == target)
+            number = ends.index(end)
+            joined = self.choose(
+                self._is(joined.which, number), partial(self._enter, end, ALL), partial(self._without, joined, number)
+            )
+        return joined
+
+    def _without(self, outcome: Outcome, number: int) -> Any:
+        """The other ways to end."""
+        rest = [end for place, end in enumerate(outcome.tails) if place != number]
+        if len(rest) == 1:
+            return rest[0].arguments[0] if rest[0].target == RETURN else Outcome((rest[0],))
+        assert outcome.which is not None
+        numbers = {place: max(place - (place > number), 0) for place in range(len(outcome.tails))}
+        return Outcome(tuple(rest), self._renumbered(outcome.which, numbers))
+
+    def _is(self, which: ir.Value, number: int) -> ir.Value:
+        same: ir.Value = self.tape.op("Equal", [which, self.tape.constant(number, INT64)], dtype=BOOL, shape=[])
+        return same
+
+    def _renumbered(self, which: ir.Value, numbers: Mapping[int, int]) -> ir.Value:
+        table = self.tape.constant([numbers[place] for place in range(len(numbers))], INT64)
+        made: ir.Value = self.tape.op("Gather", [table, which], dtype=INT64, shape=[])
+        return made
 
     def fill(self, target: str, place: int, like: Leaf) -> ir.Value:
         """A value for an argument of a call that is not made: what the loop holds there, or zeros."""
@@ -328,27 +392,3 @@ def key_of(node: Node) -> str:
 def label_of(node: Node) -> str:
     """The node's place in the network where the file records it, else its name."""
     return node.domain if "/" in node.domain else public_name(key_of(node))
-
-
-def typed_content(result: Any, type_: Type) -> Any:
-    """The result of a call: where dtype or shape of its tensors is not known, what the file records."""
-    for leaf, leaf_type in zip(leaves(result), leaf_types(type_, result), strict=True):
-        value = leaf.read() if isinstance(leaf, Memory) else None
-        if value is not None and (value.dtype is None or value.shape is None):
-            typed(value, leaf_type)
-    return result
-
-
-def typed(result: Any, type_: Type) -> Any:
-    """The result, its tensors given the dtypes and shapes that the file records."""
-    if isinstance(result, ir.Value) and result.const_value is None:
-        if isinstance(type_, TensorType):
-            result.dtype = type_.dtype
-            if type_.shape is not None:
-                result.shape = ir.Shape(type_.shape)
-        elif isinstance(type_, ScalarType):
-            result.dtype, result.shape = type_.dtype, ir.Shape(())
-    elif isinstance(result, tuple | list) and isinstance(type_, tuple):
-        for item, item_type in zip(result, type_, strict=False):
-            typed(item, item_type)
-    return result

@@ -125,7 +125,7 @@ class LoopBuilder:
         self._types = dict(enumerate(leaf_types(recorded, arguments)))
         self._found = self._remembered()
 
-    def build(self, *, tail: bool) -> Any:
+    def build(self, *, tail: int) -> Any:
         """What the loop gives back."""
         label = self._tape.label
         body = self._try()
