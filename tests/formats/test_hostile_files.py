@@ -133,7 +133,7 @@ STRANGERS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "JSON": (lambda _: b'{"error": "not found"}', "JSON"),
     "LFS pointer": (lambda _: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "git lfs pull"),
     "zip": (zipped, "zip archive"),
-    "MindSpore Lite 1": (lambda _: b"\x1c\0\0\0MSL1" + bytes(64), "first schema (MSL1)"),
+    "MindSpore Lite 1": (lambda _: b"\x1c\0\0\0MSL1" + bytes(64), "the schema MSL1"),
     "MegEngine": (lambda _: b"\x1c\0\0\0mge2" + bytes(64), "MegEngine"),
     "old MegEngine": (lambda _: b"mgbtest0" + bytes(64), "MegEngine"),
     "oldest MegEngine": (lambda _: b"MGBS" + bytes(64), "MegEngine"),
