@@ -1053,3 +1053,24 @@ class StateScatteredInWhile(nn.Cell):
             self.table[i] = self.table[i] + x[i]
             i = i + 1
         return self.table.sum(0)
+
+
+@case("state_written_after_a_call")
+class StateWrittenAfterACall(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.p = parameter("p", np.ones(5, np.float32))
+
+    def scaled(self, x):
+        if x.max() > 9:
+            return x * self.p
+        return x - self.p
+
+    def construct(self, x):
+        if x.sum() > 0:
+            y = self.scaled(x)
+            ops.assign(self.p, x[1])
+            return y
+        y = self.scaled(x + 1)
+        ops.assign(self.p, self.p * 2)
+        return y

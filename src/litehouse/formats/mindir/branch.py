@@ -56,7 +56,11 @@ def scoped(tape: MindirTape, run: Callable[[], Any]) -> Scope:
     if heap.depth == MAX_NESTING:
         raise RefusedError(f"ifs and loops are nested more than {MAX_NESTING} deep, which ONNX cannot hold")
     with heap.scope() as changes, tape.into([]) as nodes:
-        outcome = as_outcome(run())
+        try:
+            outcome = as_outcome(run())
+        except Exception:
+            detach(nodes)  # another try may follow
+            raise
         if any(node.domain == DOMAIN for node in nodes):
             raise RefusedError("communication with other ranks inside an if or a loop")
         inside = set(nodes)

@@ -149,7 +149,7 @@ class Evaluator:
             key = key_of(node)
             value = self._node(node, tail if key in ends else NOW, stop and key in ends)
             self.define(key, value)
-            if isinstance(value, Outcome):
+            if writes is None and isinstance(value, Outcome):  # later ones only pass it on
                 writes = self.tape.heap.writes
         if writes not in (None, self.tape.heap.writes):
             if tail == ALL:
@@ -327,9 +327,11 @@ class Evaluator:
             target = self._calls.first([end.target for end in now], [loop.header for loop in self.loops])
             end = next(end for end in now if end.target == target)
             number = ends.index(end)
-            joined = self.choose(
-                self._is(joined.which, number), partial(self._enter, end, ALL), partial(self._without, joined, number)
-            )
+            taken, rest = self._is(joined.which, number), partial(self._without, joined, number)
+            try:
+                joined = self.choose(taken, partial(self._enter, end, ALL), rest)
+            except WriteAfterCallError:
+                joined = self.choose(taken, partial(self._enter, end, tail), rest)
         return joined
 
     def _without(self, outcome: Outcome, number: int) -> Any:
