@@ -12,6 +12,9 @@ from litehouse.weights import Weights
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+EXCHANGE_DOMAIN = "litehouse"
+"""The domain of the ops that exchange data with other ranks, which ONNX does not have."""
+
 Dimension = int | str | None
 """A fixed size, the name of a dynamic dimension, or None for a nameless dynamic one."""
 
@@ -84,5 +87,5 @@ class Model:
     @property
     def exchanges(self) -> list[tuple[str, str]]:
         """The ops that exchange data with other ranks, and their nodes."""
-        ours = [node for node in self.graph.graph.all_nodes() if node.domain == "litehouse"]
+        ours = [node for node in self.graph.graph.all_nodes() if node.domain == EXCHANGE_DOMAIN]
         return [(node.op_type, node.name or "") for node in ours]

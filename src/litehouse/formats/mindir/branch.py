@@ -23,8 +23,8 @@ from litehouse.formats.mindir.flow import (
 from litehouse.formats.mindir.memory import Memory, Passed
 from litehouse.formats.mindir.tape import MindirTape
 from litehouse.formats.tape import RefusedError
+from litehouse.model import EXCHANGE_DOMAIN
 
-DOMAIN = "litehouse"
 INT64, BOOL = ir.DataType.INT64, ir.DataType.BOOL
 MAX_NESTING = 30  # ONNX's messages may be nested 100 deep, and each If or Loop takes three levels
 Fill = Callable[[str, int, Leaf], ir.Value]
@@ -61,7 +61,7 @@ def scoped(tape: MindirTape, run: Callable[[], Any]) -> Scope:
         except Exception:
             detach(nodes)  # another try may follow
             raise
-        if any(node.domain == DOMAIN for node in nodes):
+        if any(node.domain == EXCHANGE_DOMAIN for node in nodes):
             raise RefusedError("communication with other ranks inside an if or a loop")
         inside = set(nodes)
         ends = [[leave(leaf, heap.depth - 1, inside) for leaf in leaves(tail.arguments)] for tail in outcome.tails]

@@ -15,11 +15,11 @@ from litehouse.formats.mindir.literals import MONAD, decode, tensor_type
 from litehouse.formats.mindir.memory import Memory, last_content
 from litehouse.formats.mindir.names import flat, output_names, public_name, unique
 from litehouse.formats.mindir.ops import CONVERTERS
-from litehouse.formats.mindir.ops.communication import DOMAIN
 from litehouse.formats.mindir.schema_pb2 import Graph, Node, ValueInfo
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
 from litehouse.formats.mindir.tape import OPSET, MindirTape
 from litehouse.formats.tape import RefusedError
+from litehouse.model import EXCHANGE_DOMAIN
 from litehouse.options import Limits
 from litehouse.weights import Weights
 
@@ -92,13 +92,13 @@ class Translator:
             opset_imports={"": OPSET},
             name=graph.name,
         )
-        if any(node.domain == DOMAIN for node in made.all_nodes()):
-            made.opset_imports[DOMAIN] = 1
+        if any(node.domain == EXCHANGE_DOMAIN for node in made.all_nodes()):
+            made.opset_imports[EXCHANGE_DOMAIN] = 1
         return made
 
     def _effects(self, leaves: list[Any]) -> list[ir.Value]:
         """The results of communication that nothing uses. The first output waits for them, so that they are kept."""
-        ours = [node for node in self.tape.nodes if node.domain == DOMAIN]
+        ours = [node for node in self.tape.nodes if node.domain == EXCHANGE_DOMAIN]
         return [node.outputs[0] for node in ours if not any(v.uses() or v in leaves for v in node.outputs)]
 
     # Tables ----------------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Translator:
                 )
             effects = [] if outputs else self._effects(leaves)
             if effects:
-                value = self.tape.op("Depend", [value, *effects], domain=DOMAIN, like=value)
+                value = self.tape.op("Depend", [value, *effects], domain=EXCHANGE_DOMAIN, like=value)
             # An output must be a value of its own: not an input, a weight, a constant or another output.
             outputs.append(self.tape.op("Identity", [value], like=value))
             outputs[-1].name = name

@@ -10,15 +10,14 @@ import onnx_ir as ir
 
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
-
-DOMAIN = "litehouse"
+from litehouse.model import EXCHANGE_DOMAIN
 
 
 def _node(t: MindirTape, op_type: str, inputs: list[ir.Value], outputs: int = 1, **attributes: Any) -> Any:
     """A node that the other ranks take part in; attributes that the file lacks are left out."""
     kept = {name: t.literal(value) for name, value in attributes.items() if value is not None}
     kept = {name: int(value) if isinstance(value, bool | ir.DataType) else value for name, value in kept.items()}
-    return t.op(op_type, inputs, outputs=outputs, domain=DOMAIN, **kept)
+    return t.op(op_type, inputs, outputs=outputs, domain=EXCHANGE_DOMAIN, **kept)
 
 
 @op("AllReduce")

@@ -301,8 +301,8 @@ def mean(
 # Back -----------------------------------------------------------------------------------------------------------------
 
 
-@op("MaxUnpool2D")
-def max_unpool2d(
+@op("MaxUnpool2D", "MaxUnpool3D")
+def max_unpool(
     t: MindirTape,
     x: ir.Value,
     argmax: ir.Value,
@@ -315,21 +315,6 @@ def max_unpool2d(
 ) -> Any:
     require_channels_first(t, format)
     return _unpooled(t, x, argmax, ksize, strides, pads, t.literal(output_shape) or None)
-
-
-@op("MaxUnpool3D")
-def max_unpool3d(
-    t: MindirTape,
-    x: ir.Value,
-    argmax: ir.Value,
-    *,
-    ksize: Any,
-    strides: Any = 0,
-    pads: Any = 0,
-    output_shape: Any = (),
-    format: Any = "NCDHW",
-) -> Any:
-    return max_unpool2d(t, x, argmax, ksize=ksize, strides=strides, pads=pads, output_shape=output_shape, format=format)
 
 
 @op("MaxUnpool2DExt")
