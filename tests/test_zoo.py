@@ -1,5 +1,6 @@
-"""The model zoo beside the checkout: files that MindSpore made, with the outputs that it computed."""
+"""The model zoo beside the checkout: files that MindSpore and MegEngine made, with the outputs that they computed."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +61,24 @@ def test_old_files(network: str, name: str) -> None:
     folder = ZOO / "mindir_old" / network
     key = b"0123456789ABCDEF" if "aes_gcm" in network else None
     _check(litehouse.load(folder / f"{network}.mindir", key=key, engine=name), folder)
+
+
+MEGENGINE = sorted(path.name for path in (ZOO / "mge").glob("*") if path.is_dir()) if ZOO.exists() else []
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("network", MEGENGINE)
+def test_megengine(network: str, name: str, threads: int) -> None:
+    folder = ZOO / "mge" / network
+    facts = json.loads((folder / "meta.json").read_text())
+    session = litehouse.load(folder / facts.get("file", "model.mge"), engine=name, threads=threads)
+    if "outputs" in facts:
+        assert [info.name for info in session.outputs] == facts["outputs"]
+    outputs = session.run({name: np.load(folder / f"{name}.npy") for name in facts["inputs"]})
+    for index, actual in enumerate(outputs):
+        expected = np.load(folder / f"out_{index}.npy")
+        assert actual.shape == expected.shape
+        assert actual.dtype == expected.dtype
+        error = np.abs(actual.astype(np.float64) - expected).max() / np.abs(expected).max()
+        assert error <= facts["suggested_tolerance"]["max_abs_over_max_ref"], f"output {index}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -61,6 +62,9 @@ class Model:
         source_ops: How often each op of the source format occurs.
         states: The weights that the network changes when it runs. In the graph they follow the inputs and outputs.
         fixed_nodes: Nodes whose translation used an input-dependent size of the file, so that `resize` must refuse.
+        defaults: The values that the file has for inputs, by name.
+        translate: Translates the file anew for other shapes of its inputs, over the same weights; None where the graph
+            serves all shapes. With `every=True` all variables of the file are outputs.
     """
 
     graph: ir.Model
@@ -73,6 +77,8 @@ class Model:
     source_ops: dict[str, int] = field(default_factory=dict)
     states: tuple[State, ...] = ()
     fixed_nodes: tuple[str, ...] = ()
+    defaults: dict[str, np.ndarray] = field(default_factory=dict)
+    translate: Callable[..., Model] | None = None
 
     @property
     def fed_names(self) -> list[str]:
@@ -81,8 +87,11 @@ class Model:
 
     @property
     def given_names(self) -> list[str]:
-        """The names of all that the graph gives: the outputs, then the states' next values."""
-        return [info.name for info in self.outputs] + [state.output for state in self.states]
+        """The graph's names of all that it gives: the outputs, then the states' next values.
+
+        They are the outputs' own, but where an output is called as an input is.
+        """
+        return [str(value.name) for value in self.graph.graph.outputs]
 
     @property
     def exchanges(self) -> list[tuple[str, str]]:

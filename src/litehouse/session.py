@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
-from litehouse.errors import EngineError, ShapeError
+from litehouse.errors import EngineError, LitehouseError, ShapeError
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
 
@@ -60,9 +60,9 @@ def load(
     """Load a model and make it ready to run.
 
     Args:
-        source: A path, or the bytes of a file: `.mindir`, `.ms` or `.onnx`.
+        source: A path, or the bytes of a file: `.mindir`, `.ms`, `.mge` or `.onnx`.
         key: The key of an encrypted file.
-        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
+        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`; for MegEngine files the name of a cipher.
         options: How to run it.
         **fields: Fields of `Options`, as `threads=2`; they win over `options`.
 
@@ -287,6 +287,8 @@ class Session:
         if all(_fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
             assert self._program is not None  # the session is open
             return _build(self._program, infos, model.outputs if _is_static(model.outputs) else None)
+        if model.translate is not None:
+            return self._translated(shapes)
         if model.fixed_nodes:
             raise ShapeError(
                 f"the file was exported for the shapes {[list(info.shape) for info in model.inputs]} and cannot take "
@@ -300,6 +302,16 @@ class Session:
             wanted = [list(shape) for shape in shapes]
             raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
         return build
+
+    def _translated(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
+        """A build of a model that is translated anew for each size of its inputs."""
+        assert self.model.translate is not None
+        try:
+            model = self.model.translate(shapes)
+            return _build(self._engine.compile(model, self.options), model.inputs, model.outputs)
+        except (LitehouseError, MemoryError) as error:
+            wanted = [list(shape) for shape in shapes]
+            raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
 
     def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
         """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""

@@ -40,5 +40,5 @@ def test_cut_files_still_show_their_kind() -> None:
 
 
 def test_a_graph_alone_is_unknown() -> None:
-    with refused(text="neither MindIR, .ms nor ONNX"):
+    with refused(text="neither MindIR, .ms, MegEngine nor ONNX"):
         kind(field(7, b""))

@@ -7,6 +7,7 @@ import random
 import socket
 import threading
 import zipfile
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -134,18 +135,24 @@ STRANGERS: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "LFS pointer": (lambda _: b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "git lfs pull"),
     "zip": (zipped, "zip archive"),
     "MindSpore Lite 1": (lambda _: b"\x1c\0\0\0MSL1" + bytes(64), "the schema MSL1"),
-    "MegEngine": (lambda _: b"\x1c\0\0\0mge2" + bytes(64), "MegEngine"),
-    "old MegEngine": (lambda _: b"mgbtest0" + bytes(64), "MegEngine"),
-    "oldest MegEngine": (lambda _: b"MGBS" + bytes(64), "MegEngine"),
-    "packed MegEngine": (lambda _: b"packed_model" + bytes(64), "packed MegEngine"),
+    "a MegEngine head alone": (lambda _: bytes(4) + b"\x1c\0\0\0mgv2" + bytes(64), "cut off"),
+    "an old MegEngine head alone": (lambda _: b"mgbtest0" + bytes(64), "no MegEngine graph"),
+    "the oldest MegEngine head alone": (lambda _: b"MGBS" + bytes(64), "cut off"),
+    "a packed MegEngine head alone": (lambda _: b"packed_model" + bytes(64), "cut off"),
     "checkpoint": (lambda _: field(1, field(1, b"conv.weight") + field(2, bytes(8))), "MindSpore checkpoint"),
     "safetensors": (lambda _: (64).to_bytes(8, "little") + b'{"w":{"dtype":"F32"}}'.ljust(64), "safetensors"),
     "TensorFlow Lite": (lambda _: b"\x1c\0\0\0TFL3" + bytes(64), "TensorFlow Lite"),
     "NumPy array": (lambda _: b"\x93NUMPY\1\0" + bytes(64), "NumPy array"),
     "program": (lambda _: b"\x7fELF" + bytes(64), "program"),
     "tar": (lambda _: b"m.mindir".ljust(257, b"\0") + b"ustar\0" + bytes(600), "tar archive"),
-    "noise": (lambda _: bytes(range(200, 256)), "neither MindIR, .ms nor ONNX"),
+    "noise": (lambda _: bytes(range(200, 256)), "neither MindIR, .ms, MegEngine nor ONNX"),
     "text": (lambda _: b"hello world\n" * 10, ""),
+    "MegEngine checkpoint": (lambda _: pickle.dumps(OrderedDict(w=np.zeros(3)), 4), "as MegEngine saves them"),
+    "MegEngine module": (lambda _: b"\x80\x04\x95" + bytes(8) + b"\x8c\x10megengine.tensor", "never opened"),
+    "MegEngine traced module": (
+        lambda _: b"\x80\x04\x95" + bytes(8) + b"\x8c\x25megengine.traced_module.traced_module",
+        "a MegEngine traced module",
+    ),
     **{f"pickle {n}": (lambda _, n=n: pickle.dumps(Evil(), n), "never opened") for n in (2, 3, 4, 5)},
 }
 
@@ -163,6 +170,9 @@ def test_a_producer_that_looks_like_a_tag() -> None:
     """The tag of a .ms file stands where this ONNX file has its producer's name."""
     content = onnx_graph(lambda m: setattr(m, "producer_name", "MSL2"))
     assert content[4:8] == b"MSL2"
+    assert outcome(content) == "Model"
+    content = onnx_graph(lambda m: setattr(m, "producer_name", "xxxxmgv2"))
+    assert content[8:12] == b"mgv2"
     assert outcome(content) == "Model"
 
 

@@ -19,6 +19,8 @@ DIALECTS = {
     "MindSpore 2.0": "mindir20/**/*.mindir",
     "converted": "converted/*.mindir",
     "ms": "converted/*.ms",
+    "MegEngine": "mge/**/*.mge",
+    "MegEngine, packed": "mge_packed/*.[lm]*",
 }
 
 

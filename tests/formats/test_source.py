@@ -7,22 +7,27 @@ import numpy as np
 import pytest
 from formats.builders import descriptors, refused
 
-from litehouse.errors import LimitError
+from litehouse.errors import LimitError, ModelFormatError
 from litehouse.formats.source import Source, open_beside, open_source
 from litehouse.options import Limits
 
 CONTENT = bytes(range(100))
 
 
-@pytest.fixture(params=["file", "bytes", "bytearray"])
+@pytest.fixture(params=["file", "bytes", "bytearray", "window", "window of a file", "window of a window"])
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> Source:
     """The same content from a file and from memory."""
     if request.param == "bytes":
         return Source.over(CONTENT)
     if request.param == "bytearray":
         return Source.over(bytearray(CONTENT))
-    (tmp_path / "f").write_bytes(CONTENT)
-    return open_source(tmp_path / "f", Limits())
+    if request.param == "window":
+        return Source.over(b"before" + CONTENT + b"behind").window(6, 100)
+    if request.param == "window of a window":
+        return Source.over(b"before" + CONTENT + b"behind").window(3, 105).window(3, 100)
+    (tmp_path / "f").write_bytes(CONTENT if request.param == "file" else b"before" + CONTENT + b"behind")
+    opened = open_source(tmp_path / "f", Limits())
+    return opened if request.param == "file" else opened.window(6, 100)
 
 
 def test_read(source: Source) -> None:
@@ -47,6 +52,23 @@ def test_read_into(source: Source) -> None:
 def test_read_into_beyond_the_end(source: Source, offset: int) -> None:
     with pytest.raises(Exception, match="end behind the file"):
         source.read_into(offset, np.zeros(12, np.uint8))
+
+
+@pytest.mark.parametrize(("offset", "size"), [(-1, 5), (96, 5), (101, 0), (0, 2**63), (2**63, 1)])
+def test_window_beyond_the_end(source: Source, offset: int, size: int) -> None:
+    with pytest.raises(ModelFormatError, match="end behind the file"):
+        source.window(offset, size)
+
+
+def test_window_of_a_closed_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(CONTENT)
+    source = open_source(tmp_path / "f", Limits())
+    window = source.window(10, 10)
+    window.close()
+    assert source.read(10, 1) == window.read(0, 1)
+    source.close()
+    with refused(text="closed"):
+        window.read(0, 1)
 
 
 def test_shrunk_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.engines.openvino_deformable import extend
 from litehouse.engines.openvino_loops import skip_idle_loops
 from litehouse.engines.probe import survives
 from litehouse.engines.shell import Shell, make_shell
@@ -78,8 +79,10 @@ class OpenVinoProgram:
         self._arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
         try:
             core = openvino.Core()
+            extend(core, shell.proto.graph)
             network = core.read_model(_with_weight_inputs(shell))
             _bind_weights(openvino, network, self._arrays)
+            _keep_order(network)
             self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
             present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
             self._outputs = [self.compiled.output(name) for name in model.given_names]
@@ -164,6 +167,13 @@ def _with_weight_inputs(shell: Shell) -> bytes:
     skip_idle_loops(shell.proto.graph)
     data: bytes = shell.proto.SerializeToString()
     return data
+
+
+def _keep_order(network: Any) -> None:
+    """Let equal numbers come out of TopK in the order in which they lie, as ONNX demands."""
+    for node in network.get_ops():
+        if node.get_type_name() == "TopK":
+            node.set_attribute("stable", True)
 
 
 def _bind_weights(openvino: Any, network: Any, weights: dict[str, np.ndarray]) -> None:

@@ -3,13 +3,17 @@
 import os
 from collections.abc import Callable
 
+from litehouse import ciphers
 from litehouse.errors import LimitError, LitehouseError, ModelFormatError
-from litehouse.formats.detect import detect
+from litehouse.formats.detect import ENCRYPTED, detect
 from litehouse.formats.source import Source, open_source
 from litehouse.model import Model
 from litehouse.options import Limits
 
 __all__ = ["read"]
+
+MINDIR_MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
+PACKED = b"packed_model"  # such a file names its own methods
 
 
 def read(
@@ -24,7 +28,8 @@ def read(
     Args:
         source: A path, or the bytes of a file.
         key: The key of an encrypted file.
-        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`. The file itself tells; this must agree.
+        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`; the file itself tells, and this must agree.
+            A MegEngine file tells nothing: the name of a cipher of `litehouse.ciphers`, as `"RC4_default"`, opens it.
         limits: What the file may ask for.
 
     Raises:
@@ -61,6 +66,8 @@ def find(source: str | os.PathLike[str] | bytes) -> str | os.PathLike[str] | byt
 
 
 def _read(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+    if mode.upper() not in MINDIR_MODES and not opened.read(0, len(PACKED)).startswith((PACKED, *ENCRYPTED)):
+        return _read_ciphered(opened, key, mode, limits)
     kind = detect(opened)
     if key is not None and kind != "encrypted":
         raise ModelFormatError("a key was given, but the file is not encrypted; leave the key out", path=opened.path)
@@ -87,11 +94,29 @@ def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits
     return _reader(kind)(plain, limits, unlock=lambda data: decrypt(data, key, mode))
 
 
+def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+    plain = Source.over(ciphers.decrypt(mode, opened.read(0, opened.size), path=opened.path, key=key), opened.path)
+    try:
+        kind = detect(plain)
+    except ModelFormatError:
+        kind = ""
+    if kind != "mge":
+        raise ModelFormatError(
+            f"invalid model format: what {mode} opens is no MegEngine model; check the method and its key",
+            path=opened.path,
+        )
+    return _reader(kind)(plain, limits)
+
+
 def _reader(kind: str) -> Callable[..., Model]:
     if kind == "ms":
         from litehouse.formats.ms.reader import read_ms
 
         return read_ms
+    if kind == "mge":
+        from litehouse.formats.mge.reader import read_mge
+
+        return read_mge
     from litehouse.formats.mindir.reader import read_mindir
 
     return read_mindir

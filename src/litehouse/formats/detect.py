@@ -6,21 +6,21 @@ from litehouse.formats.wire import BYTES, VARINT, fields
 
 ENCRYPTED = (b"\xd8\x5e\x3a\x7f", b"\xd9\x5e\x3a\x7f", b"\xda\x5e\x3a\x7f")
 
-LATER = "which this version does not read yet"
-EXPORT = "export the network as .mindir or .onnx"
-PICKLE = f"a Python pickle, which is never opened, since it can run code; {EXPORT}"
+EXPORT = "export the network as .mindir, .mge or .onnx"
+UNOPENED = "a Python pickle, which is never opened, since it can run code"
+DUMP = "dump the network in MegEngine: `megengine.jit.trace(...)` of a call of it, then its `dump(path)`"
+# What the first bytes of a pickle contain, and what it is then.
+PICKLES: tuple[tuple[bytes, str], ...] = (
+    (b"megengine.traced_module", f"a MegEngine traced module, {UNOPENED}; {DUMP}"),
+    (b"megengine", f"a MegEngine checkpoint, {UNOPENED}; {DUMP}"),
+    (b"torch", f"a PyTorch checkpoint, {UNOPENED}; {EXPORT}"),
+    (b"numpy", f"a checkpoint of NumPy arrays, as MegEngine saves them: {UNOPENED}, and has no network; {DUMP}"),
+    (b"", f"{UNOPENED}; {EXPORT}"),
+)
 PACKED = "compressed data; unpack it first"
 
 STRANGERS: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"mgb", f"a MegEngine file, {LATER}"),
-    (0, b"MGB", f"a MegEngine file, {LATER}"),
-    (8, b"mgv2", f"a MegEngine file, {LATER}"),
-    (0, b"packed_model", f"a packed MegEngine file, {LATER}"),
     (0, b"PK\x03\x04", f"a zip archive (a PyTorch checkpoint perhaps); {EXPORT}"),
-    (0, b"\x80\x02", PICKLE),
-    (0, b"\x80\x03", PICKLE),
-    (0, b"\x80\x04", PICKLE),
-    (0, b"\x80\x05", PICKLE),
     (0, b"\x1f\x8b", f"gzip, {PACKED}"),
     (0, b"BZh", f"bzip2, {PACKED}"),
     (0, b"\xfd7zXZ", f"xz, {PACKED}"),
@@ -36,18 +36,17 @@ STRANGERS: tuple[tuple[int, bytes, str], ...] = (
 )
 
 MS_TAG = b"MSL"
+MGE_MAGICS = (b"MGBC", b"MGBS", b"mgbtest0", b"packed_model")
+MGE_TAGS = (b"mgv2", b"mge2")  # behind the size of the flatbuffer and the offset of its root
 # A flatbuffer's tag stands behind a small offset. Its two zero bytes tell it from ONNX with the same text there.
-TAGGED: tuple[tuple[bytes, str], ...] = (
-    (b"mge2", f"a MegEngine file, {LATER}"),
-    (b"TFL", f"a TensorFlow Lite file; {EXPORT}"),
-)
+TAGGED: tuple[tuple[bytes, str], ...] = ((b"TFL", f"a TensorFlow Lite file; {EXPORT}"),)
 
-HEAD = 512
+HEAD = 1024
 CHECKPOINT = f"a MindSpore checkpoint, which has weights but no network; {EXPORT}"
 
 
 def detect(source: Source) -> str:
-    """The kind of file: `"onnx"`, `"mindir"`, `"ms"`, or `"encrypted"` for either of the latter two.
+    """The kind of file: `"onnx"`, `"mge"`, `"mindir"`, `"ms"`, or `"encrypted"` for either of the latter two.
 
     Raises:
         ModelFormatError: It is none of these; the text says what the bytes look like.
@@ -57,8 +56,12 @@ def detect(source: Source) -> str:
         return "encrypted"
     if head.startswith(b"\0\0" + MS_TAG, 2):
         return "ms"
+    if head.startswith(MGE_MAGICS) or (head[6:8] == b"\0\0" and head[8:12] in MGE_TAGS):
+        return "mge"
     found = [what for offset, magic, what in STRANGERS if head.startswith(magic, offset)]
     found += [what for tag, what in TAGGED if head.startswith(b"\0\0" + tag, 2)]
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        found += [what for word, what in PICKLES if word in head]
     if found:
         raise ModelFormatError(f"this is {found[0]}", path=source.path)
     kind = protobuf_kind(source)
@@ -66,7 +69,7 @@ def detect(source: Source) -> str:
         raise ModelFormatError(f"this is {CHECKPOINT}", path=source.path)
     if kind is None:
         raise ModelFormatError(
-            f"this is neither MindIR, .ms nor ONNX (it starts with {head[:8].hex(' ')}); "
+            f"this is neither MindIR, .ms, MegEngine nor ONNX (it starts with {head[:8].hex(' ')}); "
             "it may be encrypted, cut off or another kind of file",
             path=source.path,
         )

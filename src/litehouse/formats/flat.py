@@ -155,6 +155,19 @@ class Table:
         at, count = self._buffer.vector_at(target, width)
         return struct.unpack(f"<{count}{kind}", self._buffer.content(at, count * width))
 
+    def structs(self, slot: int, layout: str) -> list[tuple[Any, ...]]:
+        """The structs of a vector; `layout` is that of Python's `struct`. Empty where it is absent."""
+        target = self._target(slot)
+        if not target:
+            return []
+        width = struct.calcsize(layout)
+        at, count = self._buffer.vector_at(target, width)
+        return list(struct.iter_unpack(layout, self._buffer.content(at, count * width)))
+
+    def damaged(self, what: str) -> NoReturn:
+        """Raise the error for what this table says."""
+        self._buffer.damaged(f"{what}, in the table at byte {self.at}")
+
     def text(self, slot: int) -> str:
         """A text; empty where it is absent."""
         target = self._target(slot)

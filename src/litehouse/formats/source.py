@@ -60,12 +60,7 @@ class Source:
         if array.nbytes == 0:
             return
         view = array.reshape(-1).view(np.uint8).data
-        if offset < 0 or offset + len(view) > self.size:
-            raise ModelFormatError(
-                f"a tensor's {len(view)} bytes at {offset} end behind the file's {self.size} bytes; "
-                "the file is cut off or damaged",
-                path=self.path,
-            )
+        self._check("a tensor", offset, len(view))
         if self._data is not None:
             view[:] = self._data[offset : offset + len(view)]
             return
@@ -75,6 +70,11 @@ class Source:
                 raise self._shrank()
             offset += count
             view = view[count:]
+
+    def window(self, offset: int, size: int) -> Source:
+        """A part of the source as a source of its own, without a copy. It can be read until this one is closed."""
+        self._check("a part", offset, size)
+        return _Window(self, offset, size)
 
     def close(self) -> None:
         """Close the file."""
@@ -90,6 +90,14 @@ class Source:
         """Close the file."""
         self.close()
 
+    def _check(self, what: str, offset: int, size: int) -> None:
+        if offset < 0 or offset + size > self.size:
+            raise ModelFormatError(
+                f"{what}'s {size} bytes at {offset} end behind the file's {self.size} bytes; "
+                "the file is cut off or damaged",
+                path=self.path,
+            )
+
     def _open_descriptor(self) -> int:
         if self._descriptor is None:
             raise ModelFormatError("the file is closed", path=self.path)
@@ -97,6 +105,23 @@ class Source:
 
     def _shrank(self) -> ModelFormatError:
         return ModelFormatError("the file shrank while it was read; load it again", path=self.path)
+
+
+class _Window(Source):
+    """A part of another source."""
+
+    def __init__(self, whole: Source, start: int, size: int) -> None:
+        super().__init__(path=whole.path, size=size)
+        self._whole = whole
+        self._start = start
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._whole.read(self._start + offset, min(length, self.size - offset))
+
+    def read_into(self, offset: int, array: np.ndarray) -> None:
+        if array.nbytes:
+            self._check("a tensor", offset, array.nbytes)
+            self._whole.read_into(self._start + offset, array)
 
 
 def open_source(source: str | os.PathLike[str] | bytes, limits: Limits) -> Source:

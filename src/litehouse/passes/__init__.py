@@ -16,6 +16,9 @@ GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
 
 
 def prepare(model: Model) -> Model:
-    """Run the passes that keep a model small and its numbers right, in place."""
+    """Run the passes that keep a model small and its numbers right, in place; also when it is translated anew."""
     ir.passes.Sequential(*GUARDS, common.RemoveUnusedNodesPass())(model.graph)
+    if model.translate is not None:
+        translate = model.translate
+        model.translate = lambda *arguments, **options: prepare(translate(*arguments, **options))
     return model

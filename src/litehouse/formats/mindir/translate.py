@@ -13,11 +13,12 @@ from litehouse.errors import ModelFormatError, UnsupportedOpError
 from litehouse.formats.mindir.evaluate import Evaluator, Primitive, decoded, key_of, label_of
 from litehouse.formats.mindir.literals import MONAD, decode, tensor_type
 from litehouse.formats.mindir.memory import Memory, last_content
-from litehouse.formats.mindir.names import flat, output_names, public_name, unique
+from litehouse.formats.mindir.names import flat, output_names, public_name
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Graph, Node, ValueInfo
 from litehouse.formats.mindir.schema_pb2 import Model as ModelProto
 from litehouse.formats.mindir.tape import OPSET, MindirTape
+from litehouse.formats.names import unique
 from litehouse.formats.tape import RefusedError
 from litehouse.model import EXCHANGE_DOMAIN
 from litehouse.options import Limits

@@ -7,12 +7,12 @@ from collections import Counter
 import onnx_ir as ir
 
 from litehouse.errors import ModelFormatError, UnsupportedOpError
-from litehouse.formats.mindir.names import unique
 from litehouse.formats.mindir.tape import OPSET, MindirTape
 from litehouse.formats.ms.flow import CONTROL_FLOW, FlowEvaluator
 from litehouse.formats.ms.meta import MetaGraph, dtype_of
 from litehouse.formats.ms.nodes import is_supported
 from litehouse.formats.ms.quantised import dequantised, quantised
+from litehouse.formats.names import unique
 from litehouse.options import Limits
 from litehouse.weights import Weights
 

@@ -11,10 +11,10 @@ import onnx_ir as ir
 from litehouse.errors import ModelFormatError
 from litehouse.formats.loader import Place, WeightLoader, check_shape
 from litehouse.formats.mindir.literals import TensorType, numpy_dtype
-from litehouse.formats.mindir.names import unique
 from litehouse.formats.mindir.ops.quantized import quant_dtype_cast, quantized_axis
 from litehouse.formats.mindir.tape import MindirTape
 from litehouse.formats.ms.meta import BIT_PACKED, INT8, INT16, MetaGraph, NodeRecord, TensorRecord, dtype_of
+from litehouse.formats.names import unique
 from litehouse.formats.source import Source
 from litehouse.weights import Weights
 

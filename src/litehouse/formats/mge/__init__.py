@@ -1,0 +1,1 @@
+"""MegEngine files (`.mge`), and MegEngine Lite's packed models."""

@@ -1,0 +1,138 @@
+"""The words that case tables are written in: inputs to draw, weights, and cases."""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import megengine as mge
+import numpy as np
+from megengine.core._imperative_rt.core2 import apply
+
+ARGUMENTS = ("x", "y", "z", "w", "v", "u", "t", "s")
+KEEP = {"no_change_graph": True}
+RAW = {"no_change_graph": True, "optimize_for_inference": False}
+
+
+@dataclass(frozen=True)
+class Draw:
+    """An input to draw: dtype, shape and how to fill it, with a seed that comes from the case's name."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+
+    def __call__(self, rng: np.random.Generator) -> np.ndarray:
+        kind = np.dtype(self.dtype).kind
+        if kind == "b":
+            return rng.random(self.shape) < 0.5
+        if kind in "iu":
+            return rng.integers(int(self.low), int(self.high), size=self.shape, dtype=np.int64).astype(self.dtype)
+        free = self.low is None or self.high is None
+        drawn = rng.standard_normal(self.shape) * 1.5 if free else rng.uniform(self.low, self.high, self.shape)
+        return (np.round(drawn * 256) / 256).astype(self.dtype)  # short fractions: the files compress better
+
+
+def f32(*shape: int, low: float | None = None, high: float | None = None) -> Draw:
+    return Draw("float32", shape, low, high)
+
+
+def f16(*shape: int, low: float | None = None, high: float | None = None) -> Draw:
+    return Draw("float16", shape, low, high)
+
+
+def i32(*shape: int, low: int = -9, high: int = 9) -> Draw:
+    return Draw("int32", shape, low, high)
+
+
+def i16(*shape: int, low: int = -100, high: int = 100) -> Draw:
+    return Draw("int16", shape, low, high)
+
+
+def i8(*shape: int, low: int = -100, high: int = 100) -> Draw:
+    return Draw("int8", shape, low, high)
+
+
+def u8(*shape: int, low: int = 0, high: int = 200) -> Draw:
+    return Draw("uint8", shape, low, high)
+
+
+def u16(*shape: int, low: int = 0, high: int = 200) -> Draw:
+    return Draw("uint16", shape, low, high)
+
+
+def boolean(*shape: int) -> Draw:
+    return Draw("bool", shape)
+
+
+def values(items: Any, dtype: str = "float32") -> np.ndarray:
+    """A literal input."""
+    return np.array(items, dtype=dtype)
+
+
+def weight(*shape: int, dtype: str = "float32", scale: float = 1.0, low: float | None = None) -> mge.Tensor:
+    """A constant of the graph: normal values, or uniform ones from ``low`` to ``low + scale``."""
+    rng = np.random.default_rng(zlib.crc32(repr((shape, dtype)).encode()))
+    array = rng.standard_normal(shape) * scale if low is None else low + scale * rng.random(shape)
+    return mge.Tensor((np.round(array * 256) / 256).astype(dtype))
+
+
+def words(text: str) -> list[str]:
+    """A list of names."""
+    return text.split()
+
+
+def run_op(op: Any, *inputs: mge.Tensor) -> Any:
+    """Apply an operator of `megengine.core.ops.builtin`; the only output, or the list of outputs."""
+    outputs = apply(op, *inputs)
+    return outputs[0] if len(outputs) == 1 else list(outputs)
+
+
+def applied(op: Any, *before: mge.Tensor) -> Callable[..., Any]:
+    """The function that applies an operator to its arguments, behind these constants."""
+    return lambda *inputs: run_op(op, *before, *inputs)
+
+
+Input = Draw | np.ndarray
+
+
+@dataclass
+class Case:
+    """One fixture: a function (or module), its inputs, and how it is dumped."""
+
+    name: str
+    function: Callable[..., Any]
+    inputs: Sequence[Input]
+    options: dict[str, Any] = field(default_factory=dict)
+    """Keywords of MegEngine's ``dump``."""
+    resized: Sequence[Input] | None = None
+    """A second set of inputs, in other shapes."""
+    reference: dict[str, Any] | Callable[..., Any] | None = None
+    """What gives the outputs where lite cannot run the file, or runs it wrongly: other options of the dump, or an
+    equivalent function."""
+    checks: dict[str, Any] = field(default_factory=dict)
+    """How the outputs are compared: ``step``, ``relative``, ``unordered``."""
+
+
+CASES: list[Case] = []
+"""The cases of the family that was imported."""
+
+CHECKS = ("step", "relative", "unordered")
+
+
+def add(name: str, function: Callable[..., Any], *inputs: Input, **options: Any) -> None:
+    """Declare a case; see the package's documentation."""
+    own = {key: options.pop(key) for key in ("resized", "reference") if key in options}
+    checks = {key: options.pop(key) for key in CHECKS if key in options}
+    CASES.append(Case(name, function, inputs, options, **own, checks=checks))
+
+
+def case(*inputs: Input, name: str = "", **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated function or module class as a case, by its name unless another is given."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        add(name or function.__name__, function, *inputs, **options)
+        return function
+
+    return declare
