@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import litehouse
+import megenginelite
 import mindspore_lite
 
 HEAVY = ("onnx", "onnx_ir", "onnxruntime", "openvino", "google.protobuf", "cryptography", "typer", "rich")
@@ -32,13 +33,13 @@ def test_public_things_have_docstrings(package: object) -> None:
                     assert inspect.getdoc(function), f"{name}.{member} has no docstring"
 
 
-@pytest.mark.parametrize("package", ["litehouse", "mindspore_lite"])
+@pytest.mark.parametrize("package", ["litehouse", "megenginelite", "mindspore_lite"])
 def test_import_is_light(package: str) -> None:
     program = f"import {package}, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("package", [litehouse, mindspore_lite])
+@pytest.mark.parametrize("package", [litehouse, megenginelite, mindspore_lite])
 def test_typed(package: object) -> None:
     assert (Path(package.__file__).parent / "py.typed").exists()  # type: ignore[attr-defined]
