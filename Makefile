@@ -9,6 +9,8 @@ WORKERS ?= auto
 demo: $(VENV)/installed
 	$(BIN)/python examples/quick_start/quick_start.py
 	$(BIN)/python examples/quick_start/digits.py
+	$(BIN)/python examples/megengine_quick_start/inference.py examples/megengine_digits/digits.mge
+	$(BIN)/python examples/megengine_quick_start/digits.py
 
 test: $(VENV)/developed
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-ALL = ("overhead", "import_time", "load")
+ALL = ("overhead", "import_time", "load", "megengine")
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ EXAMPLES = REPOSITORY / "examples"
 TUTORIAL = REPOSITORY.parent / "shared" / "tutorials" / "mindspore_lite_inference_en.md"
 
 
-def run(program, folder, **environment):
+def run(program, folder, *arguments, **environment):
     done = subprocess.run(
-        [sys.executable, EXAMPLES / "quick_start" / program],
+        [sys.executable, EXAMPLES / "quick_start" / program, *arguments],
         cwd=folder,
         env=os.environ | environment,
         capture_output=True,
@@ -68,3 +69,30 @@ def test_digits_without_blocks(tmp_path, encoding):
     assert shown.isascii()
     assert "##" in shown
     assert len(re.findall(r"read (\d), is (\d)", shown)) == 8
+
+
+# MegEngine ------------------------------------------------------------------------------------------------------------
+
+MEGENGINE = "../megengine_quick_start"
+
+
+@pytest.mark.zoo
+@pytest.mark.skipif(not TUTORIAL.exists(), reason="the published tutorial is not beside the checkout")
+def test_the_published_megengine_program_is_unmodified():
+    text = (TUTORIAL.parent / "megengine_lite_quick_start_zh.rst").read_text()
+    block = text.partition(":linenos:\n")[2].partition("\n上面代码")[0]
+    program = (EXAMPLES / "megengine_quick_start" / "inference.py").read_text()
+    published = [line.rstrip() for line in textwrap.dedent(block).strip("\n").splitlines()]
+    assert [line.rstrip() for line in program.splitlines() if not line.startswith("#")][1:] == published
+
+
+def test_megengine_quick_start(tmp_path):
+    shown = run(f"{MEGENGINE}/inference.py", tmp_path, EXAMPLES / "megengine_digits" / "digits.mge")
+    highest, total = map(float, re.fullmatch(r"shufflenet output max=(\S+), sum=(\S+)\n", shown).groups())
+    assert 0.1 < highest <= 1
+    assert total == pytest.approx(1, abs=1e-5)  # the network gives probabilities
+
+
+def test_megengine_reads_the_digits(tmp_path):
+    """As many as MegEngine itself got right, which `examples/megengine_digits/README.md` says."""
+    assert run(f"{MEGENGINE}/digits.py", tmp_path).startswith("348 of 350 held-back pictures are read right")

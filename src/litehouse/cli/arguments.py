@@ -12,7 +12,7 @@ from litehouse.session import Session, read
 
 KEY_SIZES = (16, 24, 32)
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file: .mindir, .ms or .onnx.")]
+ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="The model file: .mindir, .ms, .mge or .onnx.")]
 Key = Annotated[
     str | None,
     typer.Option(
@@ -22,7 +22,7 @@ Key = Annotated[
         "or 32 bytes, less one newline at the end, is the key itself; any other holds hex digits.",
     ),
 ]
-MODES = ("AES-GCM", "AES-CBC", "SM4-CBC")
+MODES = ("AES-GCM", "AES-CBC", "SM4-CBC", "AES_default", "RC4_default", "SIMPLE_FAST_RC4_default")
 
 
 def _check_mode(mode: str) -> str:
@@ -33,7 +33,12 @@ def _check_mode(mode: str) -> str:
 
 Mode = Annotated[
     str,
-    typer.Option(metavar="MODE", callback=_check_mode, help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC."),
+    typer.Option(
+        metavar="MODE",
+        callback=_check_mode,
+        help="How it is encrypted: AES-GCM, AES-CBC or SM4-CBC; a MegEngine file: AES_default, RC4_default or "
+        "SIMPLE_FAST_RC4_default, which need no key.",
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine that runs the model.")]

@@ -12,7 +12,7 @@ from litehouse.cli.console import CommandError, shape_text, stderr
 from litehouse.errors import printable
 from litehouse.model import TensorInfo
 
-NUMBERED = re.compile(r"(input|output)_(\d+)")
+NUMBERED = re.compile(r"(input|out)(?:put)?_(\d+)")
 
 
 def gather_inputs(
@@ -66,10 +66,18 @@ def describe(infos: Sequence[TensorInfo]) -> str:
     return printable("\n".join(["the model takes:", *lines]))
 
 
-def load_reference(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The stored inputs and outputs: `input_0`, …, `output_0`, … as .npy files of a folder, or in one .npz file."""
+def load_reference(path: Path, infos: Sequence[TensorInfo]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The stored inputs and outputs: .npy files of a folder, or arrays in one .npz file.
+
+    Outputs are named `output_0` (or `out_0`) and so on, inputs `input_0` and so on or by the model's own names.
+    """
+    names = [info.name for info in infos]
     if path.is_dir():
-        files = {file.stem: file for file in sorted(path.glob("*.npy")) if NUMBERED.fullmatch(file.stem)}
+        files = {
+            file.stem: file
+            for file in sorted(path.glob("*.npy"))
+            if NUMBERED.fullmatch(file.stem) or file.stem in names
+        }
         archives = sorted(path.glob("*.npz"))
         if files:
             arrays = {name: _load_npy(file) for name, file in files.items()}
@@ -79,7 +87,10 @@ def load_reference(path: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
             raise CommandError(f"{path}: no input_0.npy, … and output_0.npy, … there, and not exactly one .npz file")
     else:
         arrays = _load_npz(path)
-    inputs, outputs = (_numbered(arrays, kind, path) for kind in ("input", "output"))
+    inputs, outputs = (_numbered(arrays, kind, path) for kind in ("input", "out"))
+    named = [found for name in names if (found := arrays.get(name, arrays.get(f"in_{name}"))) is not None]
+    if len(named) == len(names):
+        inputs = named
     if not outputs:
         there = f"; there are: {', '.join(sorted(arrays)[:12])}" if arrays else ""
         raise CommandError(f"{path}: no stored output; the first must be named output_0{there}")
@@ -205,7 +216,8 @@ def _numbered(arrays: Mapping[str, np.ndarray], kind: str, path: Path) -> list[n
     }
     absent = [index for index in range(max(found, default=-1)) if index not in found]
     if absent:
-        raise CommandError(f"{path}: {kind}_{absent[0]} is missing, but {kind}_{max(found)} is there")
+        word = {"out": "output"}.get(kind, kind)
+        raise CommandError(f"{path}: {word}_{absent[0]} is missing, but {word}_{max(found)} is there")
     return [found[index] for index in sorted(found)]
 
 

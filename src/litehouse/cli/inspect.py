@@ -4,7 +4,7 @@
 
     schema       1; a later number means that a key changed its meaning
     path         the file, as given
-    format       "mindir", "ms" or "onnx"
+    format       "mindir", "ms", "mge" or "onnx"
     supported    whether Litehouse can run it
     message      null, or why it is not supported
     metadata     {name: text}, what the file says about itself

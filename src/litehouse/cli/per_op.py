@@ -85,6 +85,8 @@ def with_shapes(model: Model, arrays: Sequence[np.ndarray]) -> Model:
     model = replace(model, states=())
     if all(info.shape == array.shape for info, array in zip(model.inputs, arrays, strict=True)):
         return model
+    if model.translate is not None:
+        return model.translate([array.shape for array in arrays])
     infos = tuple(replace(info, shape=array.shape) for info, array in zip(model.inputs, arrays, strict=True))
     for value, info in zip(graph.inputs, infos, strict=True):
         value.shape = ir.Shape(info.shape)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from litehouse import ciphers
 from litehouse.errors import ModelFormatError
 from litehouse.formats import find
 from litehouse.formats.detect import detect
@@ -30,6 +31,9 @@ def survey(path: Path, key: bytes | None, mode: str) -> dict[str, Any]:
     """
     with open_source(find(path), Limits()) as source:
         try:
+            if ciphers.is_registered(mode):
+                plain = ciphers.decrypt(mode, source.read(0, source.size), path=source.path, key=key)
+                source = Source.over(plain, source.path)
             kind = detect(source)
             if kind == "encrypted":
                 from litehouse.formats.mindir.crypto import decrypt
@@ -148,8 +152,40 @@ def _survey_ms(source: Source) -> dict[str, Any]:
     }
 
 
+def _survey_mge(source: Source) -> dict[str, Any]:
+    from litehouse.formats.mge.reader import read_graph, unpacked
+    from litehouse.formats.mge.records import TensorRecord
+    from litehouse.formats.mge.translate import count_kinds
+    from litehouse.formats.mge.weights import INPUT
+
+    plain, _ = unpacked(source, Limits())
+    graph = read_graph(plain, Limits())
+
+    def infos(of_inputs: bool) -> list[TensorInfo]:
+        held = [
+            (tensor, graph.names.get(variable) or f"weight_{variable}")
+            for operator in graph.operators
+            for variable, tensor in zip(operator.outputs, operator.tensors, strict=False)
+            if (operator.type == INPUT) == of_inputs
+        ]
+        return [_mge_info(tensor, name) for tensor, name in held]
+
+    def _mge_info(tensor: TensorRecord, name: str) -> TensorInfo:
+        return TensorInfo(tensor.name or name, tensor.dtype.numpy or np.dtype(np.uint8), tensor.shape)
+
+    return {
+        "metadata": graph.metadata,
+        "inputs": infos(True),
+        "outputs": [],
+        "source_ops": count_kinds(graph),
+        "onnx_ops": {},
+        "weights": infos(False),
+    }
+
+
 SURVEYS: dict[str, Callable[[Source], dict[str, Any]]] = {
     "onnx": _survey_onnx,
     "mindir": _survey_mindir,
     "ms": _survey_ms,
+    "mge": _survey_mge,
 }

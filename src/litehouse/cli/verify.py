@@ -44,7 +44,8 @@ def verify_command(
         Path,
         typer.Option(
             metavar="DIR|FILE.npz",
-            help="Stored arrays input_0, …, output_0, …: .npy files in a folder, or one .npz file.",
+            help="Stored arrays input_0, … (or by the inputs' names), output_0, …: .npy files in a folder, or one "
+            ".npz file.",
         ),
     ],
     tolerance: Annotated[
@@ -70,7 +71,7 @@ def verify_command(
     options = make_options(engine, device, threads, precision)
     limits = Tolerance(tolerance, rtol, atol)
     network = read_model(model, key, mode)
-    inputs, expected = load_reference(reference)
+    inputs, expected = load_reference(reference, network.inputs)
     _check_counts(network, inputs, expected, reference)
     with build_session(network, options) as session:
         with working("Running"):
@@ -91,7 +92,9 @@ def verify_command(
 
 def _check_counts(model: Model, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], path: Path) -> None:
     if len(inputs) != len(model.inputs):
-        raise CommandError(f"{path}: holds {len(inputs)} inputs, input_0 to input_N\n{describe(model.inputs)}")
+        raise CommandError(
+            f"{path}: holds {len(inputs)} inputs, named input_0 to input_N or as below\n{describe(model.inputs)}"
+        )
     if len(outputs) != len(model.outputs):
         raise CommandError(f"{path}: holds {len(outputs)} outputs, but the model returns {len(model.outputs)}")
 
