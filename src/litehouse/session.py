@@ -230,7 +230,8 @@ class Session:
         if len(wanted) != len(model.inputs):
             raise ShapeError(f"the model takes {len(model.inputs)} inputs, but {len(wanted)} shapes were given")
         for info, shape in zip(model.inputs, wanted, strict=True):
-            if len(shape) != len(info.shape) or any(size < 0 for size in shape):
+            other_rank = len(shape) != len(info.shape) and model.translate is None
+            if other_rank or any(size < 0 for size in shape):
                 raise ShapeError(
                     f"input {info.name!r} of shape {_shape_text(info.shape)} cannot be resized to {list(shape)}"
                 )

@@ -135,6 +135,8 @@ class LiteNetwork:
         assert isinstance(src_network, LiteNetwork)
         self._check_not_loaded("share_runtime_memory_with")
 
+    share_runtime_memory_with = share_runtime_memroy  # the original's name is a slip of the pen
+
     def forward(self) -> None:
         """Run on what the tensors of the inputs hold.
 

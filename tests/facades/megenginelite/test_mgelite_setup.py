@@ -200,6 +200,7 @@ def test_weights_are_shared():
 def test_runtime_memory_is_accepted():
     network = LiteNetwork()
     network.share_runtime_memroy(load())
+    network.share_runtime_memory_with(load())
     network.load(path("tiny"))
     feed(network, {"data": ROW})
     np.testing.assert_allclose(run(network)["score"], score(ROW), rtol=1e-6)

@@ -121,6 +121,8 @@ def test_resize_translates_anew() -> None:
     np.testing.assert_array_equal(session.run([a, b])[0], a * b)
     session.resize(first)
     assert [info.shape for info in session.outputs] == [(3, 4, 5)]
+    session.resize([(4,), (1, 5, 1)])  # MegEngine takes another rank, too, where the network does
+    assert [info.shape for info in session.outputs] == [(1, 5, 4)]
 
 
 def test_every_variable_can_be_an_output() -> None:

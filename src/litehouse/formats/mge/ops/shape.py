@@ -155,9 +155,9 @@ def virtual_dep(t: MgeTape, x: ir.Value, *_: ir.Value) -> Any:
 
 
 @op("AssertEqual", quantised=True)
-def assert_equal(t: MgeTape, _expected: ir.Value, got: ir.Value, _error: ir.Value) -> Any:
-    """What was compared: the check itself belongs to a test."""
-    return got
+def assert_equal(t: MgeTape, expected: ir.Value, got: ir.Value, error: ir.Value) -> Any:
+    """The expected value, as MegEngine passes it on; the check itself belongs to a test."""
+    return expected
 
 
 @op("Concat", keeps=True)
