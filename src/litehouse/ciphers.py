@@ -89,10 +89,11 @@ def decrypt(name: str, data: bytes, *, path: str = "", key: bytes | None = None)
     """
     with _lock:
         cipher, registered = _methods.get(name, (None, b""))
+        known = sorted(_methods)
     if cipher is None:
         raise ModelFormatError(
-            f"The decryption method {_short(name)} is not registed yet. Register it with litehouse.ciphers.register, "
-            "or LiteGlobal.register_decryption_and_key of megenginelite",
+            f"The decryption method {_short(name)} is not registed yet. There are: {', '.join(known)}. Register "
+            "another with litehouse.ciphers.register, or LiteGlobal.register_decryption_and_key of megenginelite",
             path=path,
         )
     try:

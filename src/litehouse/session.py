@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
-from litehouse.errors import EngineError, LitehouseError, ShapeError
+from litehouse.errors import EngineError, LitehouseError, ShapeError, UnsupportedOpError
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
 
@@ -311,8 +311,10 @@ class Session:
             model = self.model.translate(shapes)
             return _build(self._engine.compile(model, self.options), model.inputs, model.outputs)
         except (LitehouseError, MemoryError) as error:
-            wanted = [list(shape) for shape in shapes]
-            raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
+            wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"
+            if isinstance(error, UnsupportedOpError) and error.reason:
+                reason = f"{error.reason}, at {error.op} (node {error.node})"
+            raise ShapeError(f"the network cannot take the shapes {wanted}: {reason}") from error
 
     def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
         """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""

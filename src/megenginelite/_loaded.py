@@ -119,7 +119,7 @@ class Loaded:
             results = self._run_fitted()
         for tensor, result in zip(self._outputs, results):  # noqa: B905  (the session gives all outputs)
             own = tensor._array
-            if own is not None and own.shape == result.shape and own.dtype == result.dtype:
+            if own is not None and own.shape == result.shape and own.dtype == result.dtype and own.flags.writeable:
                 own[...] = result
             else:
                 tensor._receive(result, is_fixed=self.settings.fixed_outputs)

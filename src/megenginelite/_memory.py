@@ -110,4 +110,6 @@ class Memory:
                 fail(f"disallowed shape change: {shape_text(own.shape)} vs {shape_text(result.shape)}")
             self._can_grow = True
             self._relayout(result.shape, result.dtype)
+        if not self._view().flags.writeable:
+            fail("the memory of an output tensor cannot be written; share an array that can be")
         np.copyto(self._view(), result)

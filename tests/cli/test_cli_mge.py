@@ -81,3 +81,12 @@ def test_convert(tmp_path):
 def test_run(tmp_path):
     assert call("run", DIGITS, "--random", "1", "--output", tmp_path).exit_code == 0
     assert np.load(tmp_path / "output_0.npy").sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_verify_takes_scalars_for_rows_of_one(tmp_path):
+    """MegEngine's files have no scalars, but its tensors in Python do."""
+    case = FIXTURES / "mge" / "reduction" / "sum_all"
+    with np.load(f"{case}.npz") as stored:
+        arrays = {name: stored[name].reshape(()) if name.startswith("out_0") else stored[name] for name in stored}
+    np.savez(tmp_path / "scalar.npz", **arrays)
+    assert call("verify", f"{case}.mge", "--reference", tmp_path / "scalar.npz").exit_code == 0

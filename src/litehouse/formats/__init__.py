@@ -84,10 +84,7 @@ def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits
     from litehouse.formats.mindir.crypto import decrypt
 
     plain = decrypt(opened, key, mode)
-    try:
-        kind = detect(plain)
-    except ModelFormatError:
-        kind = ""
+    kind = _kind(plain)
     if kind not in ("mindir", "ms"):
         # CBC has no checksum: a wrong key may go unnoticed until here.
         raise ModelFormatError("what the key opens is neither MindIR nor .ms; check the key", path=opened.path)
@@ -95,17 +92,29 @@ def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits
 
 
 def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
-    plain = Source.over(ciphers.decrypt(mode, opened.read(0, opened.size), path=opened.path, key=key), opened.path)
     try:
-        kind = detect(plain)
-    except ModelFormatError:
-        kind = ""
+        opened_bytes = ciphers.decrypt(mode, opened.read(0, opened.size), path=opened.path, key=key)
+    except ModelFormatError as error:
+        if _kind(opened):
+            text = f"{mode} was given, but the file is not encrypted; leave the mode out"
+            raise ModelFormatError(text, path=opened.path) from error
+        raise
+    plain = Source.over(opened_bytes, opened.path)
+    kind = _kind(plain)
     if kind != "mge":
         raise ModelFormatError(
             f"invalid model format: what {mode} opens is no MegEngine model; check the method and its key",
             path=opened.path,
         )
     return _reader(kind)(plain, limits)
+
+
+def _kind(source: Source) -> str:
+    """The kind of a file; empty for an unknown one."""
+    try:
+        return detect(source)
+    except ModelFormatError:
+        return ""
 
 
 def _reader(kind: str) -> Callable[..., Model]:

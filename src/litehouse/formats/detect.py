@@ -70,7 +70,8 @@ def detect(source: Source) -> str:
     if kind is None:
         raise ModelFormatError(
             f"this is neither MindIR, .ms, MegEngine nor ONNX (it starts with {head[:8].hex(' ')}); "
-            "it may be encrypted, cut off or another kind of file",
+            "it may be cut off, another kind of file, or an encrypted MegEngine model, which opens with the name of "
+            "its method: mode='RC4_default' or the like, --mode, or LiteConfig.bare_model_cryption_name",
             path=source.path,
         )
     return kind

@@ -169,7 +169,7 @@ def test_shapes_can_change():
     ("array", "text"),
     [
         (counted(3, 5), "cannot take the shapes [[3, 5]]"),
-        (counted(3, 4, 1), "cannot be resized to [3, 4, 1]"),
+        (counted(3, 4, 1), "cannot take the shapes [[3, 4, 1]]"),
         (counted(1, 4, dtype="int32"), "dtype mismatch: get=Int32 expect=Float32"),
     ],
 )

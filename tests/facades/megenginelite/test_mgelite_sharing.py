@@ -209,3 +209,15 @@ def test_two_names_for_an_input_are_one_tensor():
     array = counted(3, 4)
     first.set_data_by_share(array)
     assert (second.layout.shapes, address(second)) == ([3, 4], array.ctypes.data)
+
+
+def test_an_output_over_memory_that_cannot_be_written():
+    network = load()
+    output = network.get_io_tensor("score")
+    fixed = np.zeros((1, 3), np.float32)
+    fixed.flags.writeable = False
+    output.set_data_by_share(fixed)
+    with pytest.raises(RuntimeError, match="cannot be written"):
+        network.forward()
+    output.set_data_by_share(np.zeros((1, 3), np.float32))
+    network.forward()

@@ -147,3 +147,18 @@ def test_a_bare_compressed_file_shows_by_its_sizes(name: str) -> None:
     results = dict(zip([info.name for info in bare.outputs], bare.run([x]), strict=True))
     for wanted, output in zip(expected.run([x]), names, strict=True):
         np.testing.assert_array_equal(results[output], wanted)
+
+
+@pytest.mark.parametrize(
+    ("case", "shapes", "text"),
+    [
+        ("convolution/conv2d_stride", [(1, 5, 8, 8)], r"operands of shapes \[1, 5, 8, 8\] and .* do not fit, at Conv"),
+        ("containers/plain", [(2, 3, 8, 9, 1)], "cannot take the shapes"),
+    ],
+)
+def test_a_resize_that_does_not_fit_is_refused_at_once(case: str, shapes: list[tuple[int, ...]], text: str) -> None:
+    session = litehouse.load(FIXTURES / "mge" / f"{case}.mge", engine="onnxruntime")
+    before = session.inputs
+    with pytest.raises(litehouse.ShapeError, match=text):
+        session.resize(shapes)
+    assert session.inputs == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ class MgeTape(Tape):
         if folded is not None:
             self._partial[made] = folded
         infer(self.nodes[-1:], OPSET)
-        if not domain and self.nodes[-1].outputs[0].dtype is None:
+        if not domain and (self.nodes[-1].outputs[0].dtype is None or not self._fits(self.nodes[-1])):
             shapes = [str(list(self.known_sizes(value))) for value in inputs if value is not None]
             self.refuse(f"operands of shapes {' and '.join(shapes)} do not fit")
         self._refine(self.nodes[-1])
@@ -137,6 +138,20 @@ class MgeTape(Tape):
         if value.const_value is None or value in self._weights or value.const_value.size > LARGEST:
             return None
         return value.const_value.numpy()
+
+    def _fits(self, node: ir.Node) -> bool:
+        """Whether the operands fit each other, where ONNX's inference of shapes does not look."""
+        first, second = node.inputs[:2] if len(node.inputs) > 1 else (None, None)
+        if first is None or second is None:
+            return True
+        given, made = self.shape(first), self.shape(node.outputs[0])
+        if node.op_type == "Reshape":
+            return given is None or made is None or math.prod(given) == math.prod(made)
+        weight = self.shape(second)
+        if node.op_type not in ("Conv", "ConvTranspose") or given is None or weight is None:
+            return True
+        groups = node.attributes.get_int("group", 1)
+        return given[1] == (weight[1] * groups if node.op_type == "Conv" else weight[0])
 
     def _refine(self, node: ir.Node) -> None:
         """Give a result the sizes that its shape operand is known to have, although others depend on the data."""

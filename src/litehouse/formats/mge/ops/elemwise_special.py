@@ -150,12 +150,21 @@ def rounded(x: Number) -> Number:
     return call("Sign", x) * (whole + truth(size - whole >= 0.5, x))
 
 
+THIRD = float(np.float32(1 / 3))
+
+
 def power(x: Number, y: Number) -> Number:
-    """A power; a square root where that is what the exponent says."""
-    if y.t.is_known(y.value) and y.t.sizes(y.value) == (1,) and y.t.literal(y.value)[0] in (0.5, -0.5):
+    """A power. Of a constant exponent MegEngine makes a root, or takes the operand without its sign."""
+    if not y.t.is_known(y.value) or y.t.sizes(y.value) != (1,):
+        return call("Pow", x, y)
+    exponent = y.t.literal(y.value)[0]
+    if abs(exponent) == 0.5:
         root = call("Sqrt", x)
-        return root if y.t.literal(y.value)[0] > 0 else call("Reciprocal", root)
-    return call("Pow", x, y)
+        return root if exponent > 0 else call("Reciprocal", root)
+    if float(exponent).is_integer():
+        return call("Pow", x, y)
+    unsigned = call("Pow", call("Abs", x), y)
+    return where(x < 0, -unsigned, unsigned) if abs(exponent) == THIRD else unsigned
 
 
 def prelu(x: Number, slope: Number) -> Number:

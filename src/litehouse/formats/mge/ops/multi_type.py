@@ -143,7 +143,10 @@ def _quantised(t: MgeTape, mode: str, operands: Sequence[ir.Value]) -> ir.Value:
         t.refuse("operands or a result that are not quantised")
     if len({found.name for found in dtypes}) != 1:
         t.refuse("operands of different quantised dtypes")
-    result = compute(t, mode, [real(t, value) for value in operands])
+    numbers = [real(t, value) for value in operands]
+    if mode in ("ATAN2", "TRUE_DIV"):  # the integer 0 has no sign, as the float of a rounded number may have
+        numbers = [where(call("Equal", number, 0), 0, number).value for number in (Number(t, x) for x in numbers)]
+    result = compute(t, mode, numbers)
     if mode in PARTIAL:  # what is no number becomes the smallest one
         number = Number(t, result)
         result = where(call("IsNaN", number), float("-inf"), number).value

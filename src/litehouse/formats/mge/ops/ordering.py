@@ -30,7 +30,9 @@ def top_k(t: MgeTape, x: ir.Value, k: ir.Value, *, mode: str) -> Any:
     """The k smallest numbers of the last axis, or the -k largest, and where they are; or only the last of these."""
     count = number(t, k)
     if isinstance(count, int):
-        values, places = _first(t, x, t.ints(abs(count)), largest=count < 0)
+        size = t.known_sizes(x)[-1]  # MegEngine gives what there is, where more are asked for
+        least = abs(count) if size is None else min(abs(count), size)
+        values, places = _first(t, x, t.ints(least), largest=count < 0)
     else:
         values, places = _first_of_any_sign(t, x, count)
     if mode != "KTH_ONLY":
