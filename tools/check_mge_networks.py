@@ -39,9 +39,10 @@ a few steps of quantisation), or is refused, says so.
 """
 
 NOTES = """\
-`mobilenet_quantised` misses because of one number: up to its third convolution all 8-bit numbers of MegEngine and
-Litehouse are the same, then 1 of 16384 lies so near to a half that it is rounded to the other side, a difference of one
-step. The layers behind it, with their random weights, make 5e-2 of the range of the output from that.
+On 8-bit data, the graph for ONNX Runtime takes the steps that MegEngine takes on x86, and the networks above give the
+same numbers. OpenVINO moves the factors behind a convolution into its weights, so that a sum near to a half may be
+rounded to the other side, a difference of one step: layers with random weights, as in `mobilenet_quantised`, make more
+of it.
 """
 
 

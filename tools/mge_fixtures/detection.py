@@ -90,6 +90,42 @@ add("nms_gathered", lambda x, y: x[F.vision.nms(x, y, 0.5)], BOXES, SCORES)
 add(
     "nms_keep_op", applied(builtin.NMSKeep(iou_thresh=0.4, max_output=5)), values(np.stack([BOXES, BOXES[::-1]])), **RAW
 )
+for threshold in (0, 1):
+    add(f"nms_{threshold}", lambda x, y, t=float(threshold): F.vision.nms(x, y, t, max_output=7), BOXES, SCORES)
+add(
+    "nms_keep_filled",
+    applied(builtin.NMSKeep(iou_thresh=0.1, max_output=12)),
+    values(np.stack([BOXES, BOXES[::-1], BOXES * 0])),
+    **RAW,
+)
+# As many boxes and regions as the data say.
+add(
+    "nms_keep_chosen",
+    lambda x, y: run_op(builtin.NMSKeep(iou_thresh=0.3, max_output=5), F.reshape(x[y > 0.25], (1, -1, 4))),
+    BOXES,
+    SCORES,
+)
+add(
+    "nms_keep_none",
+    lambda x, y: run_op(builtin.NMSKeep(iou_thresh=0.3, max_output=5), F.reshape(x[y > 5], (1, -1, 4)))[1],
+    BOXES,
+    SCORES,
+)
+for mode in ("average", "max"):
+    add(
+        f"roi_align_{mode}_chosen",
+        lambda x, y, z, mode=mode: F.vision.roi_align(x, y[z > 0], (3, 2), mode=mode),
+        X,
+        INSIDE,
+        values([1, -1, 2]),
+    )
+    add(
+        f"roi_pooling_{mode}_chosen",
+        lambda x, y, z, mode=mode: F.vision.roi_pooling(x, y[z > 0], (3, 2), mode=mode),
+        X,
+        INSIDE,
+        values([1, -1, 2]),
+    )
 
 
 @case(f32(1, 4, 6, 6), resized=[f32(1, 4, 8, 5)])

@@ -96,6 +96,9 @@ add(
     **RAW,
 )
 add("pow_constant", lambda x: [x**e for e in (0.5, -0.5, 2, 3, 4, -2, 1.7)], POSITIVE, **RAW)
+POWERS = (1.7, 0.2, 1 / 3, -1 / 3, 0.3333, 5 / 3, -0.25, 3, -1, 2.5)
+add("pow_constant_negative", lambda x: [x**e for e in POWERS], FREE, **RAW)
+add("pow_constant_negative_optimised", lambda x: [x**e for e in POWERS], FREE)
 add("pow_c", lambda x: [run_op(builtin.Elemwise(mode="POW"), x, F.full((1,), e)) for e in (0.5, -0.5, 2, 3)], POSITIVE)
 for name, shape in {"scalar": (1,), "channels": (3, 1), "full": (2, 3, 5), "larger": (4, 2, 3, 5)}.items():
     add(f"prelu_{name}", elemwise("PRELU"), FREE, f32(*shape), **RAW)

@@ -258,6 +258,50 @@ add(
 )
 add("conv_qint8", lambda x: back(F.conv2d(x.astype(S), constant(weight(6, 4, 3, 3, scale=0.4), W8))), X, **RAW)
 
+# Scales at which many results lie half way between two integers. What MegEngine computes on x86 depends on the kernel
+# that it takes. ONNX Runtime is held to every bit by a test of its own; OpenVINO moves factors into the weights, and
+# may be a step off.
+HALF_SCALES, HALF_STEP = (0.013, 0.0371), 0.013 * 0.0371 * 6
+HALF_KERNELS = {
+    "dense": {"shape": (8, 8, 3, 3), "padding": 1},
+    "point": {"shape": (8, 8, 1, 1)},
+    "stride": {"shape": (8, 8, 3, 3), "stride": 2},
+    "grouped": {"shape": (2, 4, 4, 3, 3), "groups": 2},
+    "depthwise": {"shape": (8, 1, 1, 3, 3), "groups": 8, "padding": 1},
+    "depthwise_point": {"shape": (8, 1, 1, 1, 1), "groups": 8},
+    "dilated": {"shape": (8, 8, 3, 3), "dilation": 2},
+}
+
+
+def half_way(kinds, shape, **options):
+    """A function that convolves for each activation, with weights of its own: equal convolutions would be joined."""
+    first, second, out = kinds
+    bias = constant(weight(1, 8, 1, 1, scale=0.1), dtype.qint32(HALF_SCALES[0] * HALF_SCALES[1]))
+    kernels = {
+        mode: constant(weight(*shape, scale=scale), second)
+        for mode, scale in (("identity", 0.05), ("relu", 0.06), ("H_SWISH", 0.07))
+    }
+    return lambda x: [
+        back(Q.conv_bias_activation(x.astype(first), kernel, bias, out, nonlinear_mode=mode, **options))
+        for mode, kernel in kernels.items()
+    ]
+
+
+HALF_KINDS = {
+    "qint8": [dtype.qint8(scale) for scale in (*HALF_SCALES, HALF_STEP)],
+    "quint8": [
+        dtype.quint8(scale, zero) for scale, zero in zip((*HALF_SCALES, HALF_STEP), (120, 128, 100), strict=True)
+    ],
+}
+for name, options in HALF_KERNELS.items():
+    for kind, kinds in HALF_KINDS.items():
+        drawn = f32(2, 8, 9, 11, low=-0.4, high=0.4)
+        add(f"conv_halves_{kind}_{name}", half_way(kinds, **options), drawn, **RAW, step=HALF_STEP)
+for layout in ("nchw44", "nchw88"):
+    for name in ("dense", "depthwise"):
+        function = half_way(HALF_KINDS["qint8"], **HALF_KERNELS[name])
+        add(f"conv_halves_{layout}_{name}", function, drawn, **{f"enable_{layout}": True}, step=HALF_STEP)
+
 
 def conv_z(x):
     op = builtin.ConvBias(dtype=dtype.qint32(0.001), pad_h=1, pad_w=1)

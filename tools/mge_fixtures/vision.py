@@ -2,10 +2,11 @@
 
 import megengine as mge
 import megengine.functional as F
+import megengine.module as M
 import numpy as np
 from megengine.core.ops import builtin
 
-from mge_fixtures.table import KEEP, RAW, add, applied, f16, f32, run_op, u8, values, words
+from mge_fixtures.table import KEEP, RAW, add, applied, f16, f32, i8, run_op, u8, values, words
 
 X = f32(2, 3, 6, 5)
 
@@ -77,6 +78,39 @@ for imode in ("NEAREST", "LINEAR", "AREA", "CUBIC", "LANCZOS4"):
             add(name, to_size(op, 4, 9), drawn, **RAW)
             add(f"{name}_down", to_size(op, 3, 2), drawn, **RAW)
 add("resize_linear_float16", to_size(builtin.Resize(imode="LINEAR", format="NCHW"), 6, 7), f16(1, 2, 4, 5), **RAW)
+for imode in ("LINEAR", "CUBIC"):  # NHWC images of other than 1 or 3 channels, and of signed bytes
+    op, nhwc = (builtin.Resize(imode=imode, format=form) for form in ("NCHW", "NHWC"))
+    add(f"resize_{imode.lower()}_nchw_int8", to_size(op, 4, 9), i8(1, 2, 6, 5, low=-128, high=128), **RAW)
+    add(f"resize_{imode.lower()}_nhwc_4_channels", to_size(nhwc, 4, 9), f32(1, 6, 5, 4), **RAW)
+    add(f"resize_{imode.lower()}_nhwc_4_channels_uint8", to_size(nhwc, 4, 9), u8(1, 6, 5, 4, high=256), **RAW)
+# Sizes where a float falls short of the row or column that it stands for.
+add("resize_nearest_inexact", to_size(builtin.Resize(imode="NEAREST", format="NCHW"), 2, 12), f32(1, 1, 14, 20), **RAW)
+add(
+    "resize_nearest_nhwc_inexact",
+    to_size(builtin.Resize(imode="NEAREST", format="NHWC"), 34, 18),
+    u8(1, 6, 14, 1),
+    **RAW,
+)
+AREA = builtin.Resize(imode="AREA", format="NHWC")
+add("resize_area_nhwc_uint8_halved", to_size(AREA, 3, 4), u8(1, 6, 8, 3, high=256), **RAW)
+add("resize_area_nhwc_uint8_whole", to_size(AREA, 3, 4), u8(1, 9, 8, 1, high=256), **RAW)
+add("resize_area_nhwc_whole", to_size(AREA, 3, 4), f32(1, 9, 8, 1), **RAW)
+
+
+class Blocked(M.Module):
+    """A resize between convolutions, which the dump option puts into a blocked layout with them."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.convolution, self.mode = M.Conv2d(8, 8, 3, padding=1), mode
+
+    def forward(self, x):
+        return self.convolution(F.vision.interpolate(self.convolution(x), size=(9, 7), mode=self.mode))
+
+
+for layout in ("nchw44", "nchw88"):
+    for mode in ("bilinear", "nearest"):
+        add(f"interpolate_{mode}_{layout}", Blocked(mode), f32(1, 8, 5, 6), **{f"enable_{layout}": True})
 
 MATRIX = values(
     [[[0.9, 0.2, -0.7], [-0.15, 1.1, 0.4], [0.01, -0.02, 1]], [[1.2, 0, 1], [0.1, 0.8, -1.5], [0, 0.03, 1.1]]]
@@ -151,6 +185,57 @@ add(
     f32(2, 4, 7, 2, low=-2, high=7),
     **RAW,
 )
+add(
+    "remap_nearest_nhwc_int8",
+    applied(builtin.Remap(imode="NEAREST", border_type="CONSTANT", format="NHWC", scalar=-2.5)),
+    i8(2, 6, 5, 3),
+    f32(2, 4, 7, 2, low=-2, high=7),
+    **RAW,
+)
+add(
+    "remap_float16",
+    applied(builtin.Remap(imode="LINEAR", border_type="CONSTANT", format="NCHW", scalar=1.5)),
+    f16(2, 3, 6, 5),
+    f32(2, 4, 7, 2, low=-2, high=7),
+    **RAW,
+)
+
+# What OpenCV's rules have for images of 1 to 3 channels behind.
+for imode in ("NEAREST", "LINEAR", "CUBIC", "LANCZOS4"):
+    for channels, border in ((1, "WRAP"), (2, "REFLECT_101"), (3, "CONSTANT")):
+        name = f"{imode.lower()}_nhwc_{channels}"
+        affine = builtin.WarpAffine(imode=imode, border_mode=border, format="NHWC", border_val=3.7)
+        perspective = builtin.WarpPerspective(imode=imode, bmode=border, format="NHWC", border_val=3.7)
+        images = u8(2, 9, 8, channels, high=256)
+        add(f"warp_affine_{name}_uint8", to_size(affine, 7, 12), images, MATRIX[:, :2], **RAW)
+        add(f"warp_perspective_{name}_uint8", to_size(perspective, 7, 12), images, MATRIX, **RAW)
+    perspective = builtin.WarpPerspective(imode=imode, bmode="REFLECT", format="NHWC")
+    add(f"warp_perspective_{imode.lower()}_nhwc", to_size(perspective, 7, 12), f32(2, 9, 8, 3), MATRIX, **RAW)
+
+# Far outside, a third coordinate of zero, and other dtypes.
+FAR = values(MATRIX * [[40], [40], [1]])
+ZERO = values([[[1, 0.5, 0], [0, 1, 0.25], [1, 0, -3]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]]])
+for border in ("REPLICATE", "WRAP", "CONSTANT"):
+    name = f"warp_perspective_{border.lower()}"
+    op, nhwc = (
+        builtin.WarpPerspective(imode="LINEAR", bmode=border, format=form, border_val=3) for form in ("NCHW", "NHWC")
+    )
+    add(f"{name}_zero", to_size(op, 7, 8), X, ZERO, **RAW)
+    add(f"{name}_zero_nhwc", to_size(nhwc, 7, 8), f32(2, 6, 5, 3), ZERO, **RAW)
+    add(f"{name}_far", to_size(op, 7, 8), X, FAR, **RAW)
+    add(f"{name}_far_nhwc", to_size(nhwc, 7, 8), f32(2, 6, 5, 3), FAR, **RAW)
+    add(f"{name}_int8", to_size(op, 7, 8), i8(2, 3, 6, 5, low=-128, high=128), MATRIX, **RAW)
+    add(f"{name}_nhwc_uint8", to_size(nhwc, 7, 8), u8(2, 6, 5, 4, high=256), MATRIX, **RAW)
+    three = values(np.concatenate([MATRIX, MATRIX[:1]]))
+    add(f"{name}_nhwc_chosen", to_size(nhwc, 7, 8), f32(2, 6, 5, 4), three, values([1, 1, 0], "int32"), **RAW)
+WARP, AFFINE = (
+    builtin.WarpPerspective(imode="LINEAR", bmode="REPLICATE", format="NCHW"),
+    builtin.WarpAffine(imode="LINEAR", border_mode="REPLICATE", format="NCHW"),
+)
+add("warp_perspective_float16", to_size(WARP, 7, 8), f16(2, 3, 6, 5), MATRIX, **RAW)
+add("warp_affine_float16", to_size(AFFINE, 7, 8), f16(2, 3, 6, 5), values(MATRIX[:, :2], "float16"), **RAW)
+add("warp_perspective_small", to_size(WARP, 2, 2), f32(2, 3, 9, 8), MATRIX, **RAW)  # few of the pixels
+add("interpolate_align_corners_one_row", lambda x: F.vision.interpolate(x, size=(1, 4), align_corners=True), X)
 
 CHANNELS = {"GRAY": 1, "RGBA": 4}
 for mode in words(

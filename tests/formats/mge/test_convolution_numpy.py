@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from formats.mge.one_operator import run_operator, translated
+from formats.mge.test_fixtures import INDEX, path, read
 
 import litehouse
 from conftest import assert_close
@@ -101,6 +102,14 @@ def test_regions_of_bytes(engine: str) -> None:
     expected = np.einsum("ngirckl,goikl->ngorc", parts, w).reshape(2, 6, 4, 3)
     params = PLAIN | {"sparse": "GROUP"}
     assert_close(run_operator(engine, "RegionRestrictedConvolution", [x, w, inside, outside], params)[0], expected)
+
+
+@pytest.mark.parametrize("case", [case for case in INDEX if case.startswith("conv_halves_")])
+def test_quantised_halves_on_onnxruntime_to_every_bit(case: str) -> None:
+    inputs, expected = read(case)
+    outputs = litehouse.load(path(case), engine="onnxruntime", threads=1).run(inputs)
+    for actual, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_array_equal(actual, wanted)
 
 
 SAMPLES = {"no_trans": False, "spatial_scale": 0.5, "trans_std": 0.3, "pooled_h": 2, "pooled_w": 2}

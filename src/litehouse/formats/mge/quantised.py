@@ -53,7 +53,7 @@ def quantise(t: MgeTape, value: ir.Value, dtype: DType) -> ir.Value:
 def settle(t: MgeTape, scaled: ir.Value, dtype: DType, *, positive: bool = False) -> ir.Value:
     """Multiples of the scale in a quantised dtype: rounded half away from zero, clamped to its range.
 
-    It takes less work where none of the numbers is negative.
+    With `positive`, negative numbers become 0, and it takes less work.
     """
     if dtype.numpy is None:
         t.refuse(f"the dtype {dtype.name} is not supported")
@@ -63,8 +63,11 @@ def settle(t: MgeTape, scaled: ir.Value, dtype: DType, *, positive: bool = False
         rounded = round_half_away(t, scaled)
     if dtype.name != "QuantizedS32":
         limits = np.iinfo(dtype.numpy)
-        low, high = (t.constant(limit - dtype.zero_point, FLOAT) for limit in (limits.min, limits.max))
-        rounded = t.op("Clip", [rounded, low, high], like=rounded)
+        low = 0 if positive else limits.min - dtype.zero_point
+        bounds = [t.constant(bound, FLOAT) for bound in (low, limits.max - dtype.zero_point)]
+        rounded = t.op("Clip", [rounded, *bounds], like=rounded)
+    elif positive:
+        rounded = t.op("Relu", [rounded], like=rounded)
     return t.as_quantised(rounded, dtype)
 
 

@@ -97,8 +97,9 @@ def read(t: MgeTape, image: Image, batches: ir.Value, rows: ir.Value, columns: i
         taps: How many rows and columns of neighbours.
     """
     points = t.shape(rows)
-    pixels = image.images * image.height * image.width
-    if taps == 2 and image.border in MARGINS and points is not None and 4 * math.prod(points) >= pixels:
+    size = image.images * image.height * image.width
+    # A table of squares pays where not much more is read into it than out of it.
+    if taps == 2 and image.border in MARGINS and points is not None and 4 * math.prod(points) >= size:
         return _read_squares(t, image, batches, rows, columns)
     frame = int(image.border == "CONSTANT")
     x = _framed(t, image, frame)

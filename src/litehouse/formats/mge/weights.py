@@ -16,6 +16,8 @@ from litehouse.formats.source import Source
 from litehouse.weights import Weights
 
 INPUT = "Host2DeviceCopy"
+LARGEST_MATRIX = 9  # elements of a matrix that maps coordinates
+NAMELESS = "const"  # how MegEngine calls literals of the traced function
 LARGEST_CONSTANT = 64  # elements; a larger integer tensor is no shape, axis list or the like
 
 
@@ -53,7 +55,7 @@ def load_tensors(graph: GraphRecord, source: Source, loader: WeightLoader, *, co
             if operator.type == INPUT:
                 if tensor.place is not None:
                     defaults[tensor.name] = _array(tensor, source, loader, compressed)
-            elif _is_small(tensor):
+            elif _is_small(tensor, graph.names.get(variable, "")):
                 constants[variable] = _array(tensor, source, loader, compressed)
             else:
                 held[variable] = tensor
@@ -86,11 +88,13 @@ def _looks_compressed(graph: GraphRecord) -> bool:
     return differs
 
 
-def _is_small(tensor: TensorRecord) -> bool:
-    """Whether the tensor is a constant to compute shapes with: one number, or a few integers."""
+def _is_small(tensor: TensorRecord, name: str) -> bool:
+    """Whether the tensor is a constant to compute with: a number, a few integers, or a nameless matrix for points."""
     count = math.prod(tensor.shape)
     if tensor.place is None or tensor.dtype.is_quantised:
         return False
+    if tensor.dtype.name == "Float32" and len(tensor.shape) <= 2 and count <= LARGEST_MATRIX:
+        return count == 1 or name.startswith(NAMELESS)
     return count == 1 or (count <= LARGEST_CONSTANT and tensor.dtype.name in ("Int32", "Bool"))
 
 

@@ -18,6 +18,8 @@ from litehouse.formats.mge.tape import MgeTape
 INT32 = ir.DataType.INT32
 ACTIVATIONS = {"RELU": "Relu", "SIGMOID": "Sigmoid", "H_SWISH": "HardSwish"}
 SAME_SCALE = 1e-3  # relative
+# The heights of kernels, and the strides, for which MegEngine has 8-bit convolutions of single channels.
+SINGLE_HEIGHTS, SINGLE_STRIDES = (2, 3, 5, 7), ((1, 1), (2, 2))
 Params = Mapping[str, Any]
 
 
@@ -41,14 +43,16 @@ def conv_bias(
 ) -> Any:
     """A convolution, a bias for each channel or each number, another summand, and an activation."""
     source, taken, given = convolution_layouts(t, format, x)
-    scale = product_scale(t, x, w)
+    scale = product_scale(t, x, w, bias)
     weight, group = plain_weight(t, w, source, params["sparse"])
     operands = [computable(t, plain(t, x, taken)), flipped(t, computable(t, weight), params["mode"])]
     summands = [plain(t, value, given) for value in (bias, z) if value is not None]
-    if summands and _is_for_channels(t, summands[0], weight) and _adds_up(t, summands[0], scale):
+    of_channels = bool(summands) and _is_for_channels(t, summands[0], weight)
+    steps = _steps(t, x, weight, group, format, params) if of_channels or format != "NCHW" else "JOINT"
+    if of_channels and steps != "APART" and _adds_up(t, summands[0], scale):
         operands.append(t.op("Reshape", [computable(t, summands.pop(0)), t.ints(-1)]))
     total = t.op("Conv", operands, group=group, **geometry(params, "hw"))
-    return arranged(t, finished(t, total, t.dtype(x), scale, summands, nonline_mode), given)
+    return arranged(t, finished(t, total, t.dtype(x), scale, summands, nonline_mode, steps), given)
 
 
 @op("BatchConvBias", quantised=True)
@@ -65,7 +69,7 @@ def batch_conv_bias(
 ) -> Any:
     """A convolution with weights of its own for each sample."""
     source, taken, given = convolution_layouts(t, format, x)
-    scale, dtype = product_scale(t, x, w), t.dtype(x)
+    scale, dtype = product_scale(t, x, w, bias), t.dtype(x)
     weight, groups = plain_weight(t, w, source, params["sparse"], batched=True)
     x = plain(t, x, taken)
     batch, channels, *plane = t.sizes(x)
@@ -75,7 +79,7 @@ def batch_conv_bias(
     _, outputs, *plane = t.sizes(total)
     total = t.op("Reshape", [total, t.ints([batch, outputs // batch, *plane])])
     summands = [plain(t, value, given) for value in (bias, z) if value is not None]
-    return arranged(t, finished(t, total, dtype, scale, summands, nonline_mode), given)
+    return arranged(t, finished(t, total, dtype, scale, summands, nonline_mode, "DIVIDED"), given)
 
 
 @op("Convolution3D")
@@ -167,14 +171,34 @@ def computable(t: MgeTape, value: ir.Value) -> ir.Value:
     return value if t.dtype(value).is_floating_point() else t.cast(value, FLOAT)
 
 
-def product_scale(t: MgeTape, x: ir.Value, w: ir.Value) -> float | None:
-    """The scale of products of quantised numbers; None for plain ones."""
+def product_scale(t: MgeTape, x: ir.Value, w: ir.Value, bias: ir.Value | None = None) -> float | None:
+    """The scale of products of quantised numbers, as their bias has it; None for plain ones."""
     first, second = t.quantised(x), t.quantised(w)
     if first is None and second is None:
         return None
     if first is None or second is None:
         t.refuse("quantised and plain operands together")
-    return float(np.float32(first.scale) * np.float32(second.scale))
+    scale = float(np.float32(first.scale) * np.float32(second.scale))
+    kind = None if bias is None or not _adds_up(t, bias, scale) else t.quantised(bias)
+    return scale if kind is None else kind.scale
+
+
+def _steps(t: MgeTape, x: ir.Value, weight: ir.Value, group: int, format: str, params: Params) -> str:
+    """How MegEngine on x86 brings the sums of a quantised convolution to the scale of its result.
+
+    DIVIDED: the sums, with the bias, times their scale, divided by that of the result. JOINT: the same with a product
+    by the inverse, or with one product where there is no activation. APART: the sums and the bias are multiplied each
+    by itself before they are added. This tells to which side numbers near to a half are rounded.
+    """
+    if format != "NCHW":
+        return "DIVIDED"
+    kind = t.quantised(x)
+    if kind is None or kind.name != "QuantizedS8" or (params["dilate_h"], params["dilate_w"]) != (1, 1):
+        return "JOINT"
+    outputs, inputs, height, _ = t.sizes(weight)
+    strides = (params["stride_h"], params["stride_w"])
+    single = inputs == 1 and outputs == group and height in SINGLE_HEIGHTS and strides in SINGLE_STRIDES
+    return "JOINT" if single else "APART"
 
 
 def _is_for_channels(t: MgeTape, bias: ir.Value, weight: ir.Value) -> bool:
@@ -190,7 +214,13 @@ def _adds_up(t: MgeTape, bias: ir.Value, scale: float | None) -> bool:
 
 
 def finished(
-    t: MgeTape, total: ir.Value, dtype: ir.DataType, scale: float | None, summands: Sequence[ir.Value], mode: str
+    t: MgeTape,
+    total: ir.Value,
+    dtype: ir.DataType,
+    scale: float | None,
+    summands: Sequence[ir.Value],
+    mode: str,
+    steps: str = "JOINT",
 ) -> ir.Value:
     """The result of a convolution from sums of products: other summands, the activation, and its dtype.
 
@@ -201,29 +231,36 @@ def finished(
         scale: What the sums are multiples of, when they are quantised.
         summands: What to add.
         mode: The activation.
+        steps: In which steps quantised sums become the result; see `_steps`.
     """
     if scale is None:
         for summand in summands:
             total = t.op("Add", [total, computable(t, summand)])
         return _of_plain_dtype(t, _active(t, total, mode), dtype, mode)
     wanted = t.output_dtype or DType("QuantizedS32", scale)
-    if summands and _adds_up(t, summands[0], scale):
+    exact = wanted.name == "QuantizedS32" and bool(np.isclose(wanted.scale, scale, rtol=SAME_SCALE, atol=0))
+    if summands and (steps != "APART" or exact) and _adds_up(t, summands[0], scale):
         total = t.op("Add", [total, summands[0]])
         summands = summands[1:]
-    if summands or mode not in ("IDENTITY", "RELU"):
-        total = t.op("Mul", [total, t.constant(np.float32(scale))])
-        scale = 1.0
-        for summand in summands:
-            total = t.op("Add", [total, real(t, summand)])
-    total = _active(t, total, mode)
+    if exact and not summands and mode in ("IDENTITY", "RELU"):
+        return t.as_quantised(_active(t, total, mode), wanted)
+    if wanted.is_quantised and steps == "JOINT" and mode == "IDENTITY" and not summands:
+        return settle(t, _scaled(t, total, np.float32(scale) / np.float32(wanted.scale)), wanted)
+    positive = mode in ("RELU", "SIGMOID")
+    if mode == "RELU" and not summands:  # as near to the convolution as can be: engines join them
+        total, mode = _active(t, total, mode), "IDENTITY"
+    total = _scaled(t, total, np.float32(scale))
+    for summand in summands:
+        total = t.op("Add", [total, real(t, summand)])
     if not wanted.is_quantised:
-        return _scaled(t, total, scale)
-    if wanted.name == "QuantizedS32" and np.isclose(wanted.scale, scale, rtol=SAME_SCALE, atol=0):
-        return t.as_quantised(total, wanted)
-    # MegEngine divides the scales where there is no activation; elsewhere it multiplies by the inverse.
-    first, second = np.float32(scale), np.float32(wanted.scale)
-    ratio = first / second if mode == "IDENTITY" and not summands else first * (1 / second)
-    return settle(t, _scaled(t, total, float(ratio)), wanted, positive=mode in ("RELU", "SIGMOID"))
+        return _active(t, total, mode)
+    if mode != "RELU":  # which `settle` does
+        total = _active(t, total, mode)
+    if steps == "DIVIDED":
+        total = t.op("Div", [total, t.constant(np.float32(wanted.scale))], like=total)
+    else:
+        total = _scaled(t, total, 1 / np.float32(wanted.scale))
+    return settle(t, total, wanted, positive=positive)
 
 
 def _active(t: MgeTape, x: ir.Value, mode: str) -> ir.Value:
@@ -231,8 +268,9 @@ def _active(t: MgeTape, x: ir.Value, mode: str) -> ir.Value:
     return made
 
 
-def _scaled(t: MgeTape, x: ir.Value, factor: float) -> ir.Value:
-    made: ir.Value = x if factor == 1 else t.op("Mul", [x, t.constant(np.float32(factor))], like=x)
+def _scaled(t: MgeTape, x: ir.Value, factor: np.float32) -> ir.Value:
+    # ONNX Runtime moves a factor of rank 0 into the weights of the convolution, whose sums are not exact then.
+    made: ir.Value = t.op("Mul", [x, t.constant([factor], FLOAT)], like=x)
     return made
 
 

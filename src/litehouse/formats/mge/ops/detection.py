@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,8 @@ def roi_align(
         t.refuse(f"format {format}, {pooled} bins of {samples} samples")
     _check(t, x, rois)
     dtype = t.dtype(x)
+    if t.known_sizes(rois)[0] == 0:  # engines may fail on a shape that is known to be empty
+        return _nothing(t, x, pooled)
     # ONNX repeats the edge of the image one pixel far: a frame of zeros makes that what MegEngine computes.
     framed = t.op("Pad", [t.cast(x, FLOAT), t.constant([0, 0, 1, 1, 0, 0, 1, 1], INT64)])
     boxes = t.cast(_columns(t, rois, 1, 5), FLOAT)
@@ -179,6 +182,12 @@ def roi_align(
 def _check(t: MgeTape, x: ir.Value, rois: ir.Value) -> None:
     if t.rank(x) != 4 or t.rank(rois) != 2 or t.known_sizes(rois)[1] != 5:
         t.refuse(f"images of rank {t.rank(x)} and regions of shape {t.known_sizes(rois)}")
+
+
+def _nothing(t: MgeTape, x: ir.Value, pooled: Sequence[int]) -> tuple[ir.Value, ir.Value]:
+    """The results for no regions."""
+    shape = [0, t.sizes(x)[1], *pooled]
+    return t.constant(np.zeros(shape), t.dtype(x)), t.constant(np.zeros(shape), INT32)
 
 
 def _batches(t: MgeTape, rois: ir.Value) -> ir.Value:
@@ -222,6 +231,8 @@ def roi_pooling(t: MgeTape, x: ir.Value, rois: ir.Value, size: ir.Value, *, mode
     pooled = t.literal(t.ints(size))
     if len(pooled) != 2 or min(pooled) < 1:
         t.refuse(f"{pooled} bins")
+    if t.known_sizes(rois)[0] == 0:
+        return _nothing(t, x, pooled)
     dtype = t.dtype(x)
     x, rois = t.cast(x, FLOAT), t.cast(rois, FLOAT)
     rows, columns = _bins(t, rois, scale, pooled, t.sizes(x))

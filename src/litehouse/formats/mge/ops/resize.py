@@ -16,7 +16,6 @@ from litehouse.formats.mge.tape import MgeTape
 
 FLOAT, FLOAT16, INT32, INT64 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.INT32, ir.DataType.INT64
 INT8, UINT8 = ir.DataType.INT8, ir.DataType.UINT8
-LIMITS = {INT8: (-128, 127), UINT8: (0, 255)}
 MODES = {"LINEAR": "linear", "NEAREST": "nearest", "CUBIC": "cubic"}
 BLOCKS = {"NCHW4": 4, "NCHW44": 4, "NCHW88": 8}
 
@@ -212,7 +211,7 @@ def _fixed(t: MgeTape, x: ir.Value, taps: list[Taps], imode: str) -> ir.Value:
     if imode != "LINEAR":
         total = t.op("Add", [total, t.constant(1 << (2 * FIXED_BITS - 1), INT32)])
     total = t.op("Div", [total, t.constant(1 << (2 * FIXED_BITS), INT32)])
-    low, high = (t.constant(limit, INT32) for limit in LIMITS[UINT8])
+    low, high = t.constant(0, INT32), t.constant(255, INT32)
     return t.cast(t.op("Min", [t.op("Max", [total, low]), high]), UINT8)
 
 
