@@ -35,6 +35,7 @@ CASES: list[tuple[str, list[np.ndarray | None], dict[str, Any]]] = [
     ("Xor", [MASK, MASK[::-1].copy()], {}),
     ("Pow", [X, array(2.0, dtype=F32)], {}),
     ("Sqrt", [np.abs(X)], {}),
+    ("Reciprocal", [Y], {}),
     ("Clip", [A, array(-4).reshape(()), array(4).reshape(())], {}),
     ("Or", [MASK, ~MASK], {}),
     ("Not", [MASK], {}),

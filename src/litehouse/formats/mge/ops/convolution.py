@@ -237,6 +237,12 @@ def finished(
         for summand in summands:
             total = t.op("Add", [total, computable(t, summand)])
         return _of_plain_dtype(t, _active(t, total, mode), dtype, mode)
+    return _requantised(t, total, scale, summands, mode, steps)
+
+
+def _requantised(
+    t: MgeTape, total: ir.Value, scale: float, summands: Sequence[ir.Value], mode: str, steps: str
+) -> ir.Value:
     wanted = t.output_dtype or DType("QuantizedS32", scale)
     exact = wanted.name == "QuantizedS32" and bool(np.isclose(wanted.scale, scale, rtol=SAME_SCALE, atol=0))
     if summands and (steps != "APART" or exact) and _adds_up(t, summands[0], scale):
