@@ -7,68 +7,37 @@ from typing import Any
 
 import megengine as mge
 import numpy as np
+from fixture_inputs import Draw, boolean, f16, f32, i8, i16, i32, u8, u16, values
 from megengine.core._imperative_rt.core2 import apply
+
+__all__ = [
+    "ARGUMENTS",
+    "CASES",
+    "CHECKS",
+    "KEEP",
+    "RAW",
+    "Case",
+    "Draw",
+    "add",
+    "applied",
+    "boolean",
+    "case",
+    "f16",
+    "f32",
+    "i8",
+    "i16",
+    "i32",
+    "run_op",
+    "u8",
+    "u16",
+    "values",
+    "weight",
+    "words",
+]
 
 ARGUMENTS = ("x", "y", "z", "w", "v", "u", "t", "s")
 KEEP = {"no_change_graph": True}
 RAW = {"no_change_graph": True, "optimize_for_inference": False}
-
-
-@dataclass(frozen=True)
-class Draw:
-    """An input to draw: dtype, shape and how to fill it, with a seed that comes from the case's name."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    low: float | None = None
-    high: float | None = None
-
-    def __call__(self, rng: np.random.Generator) -> np.ndarray:
-        kind = np.dtype(self.dtype).kind
-        if kind == "b":
-            return rng.random(self.shape) < 0.5
-        if kind in "iu":
-            return rng.integers(int(self.low), int(self.high), size=self.shape, dtype=np.int64).astype(self.dtype)
-        free = self.low is None or self.high is None
-        drawn = rng.standard_normal(self.shape) * 1.5 if free else rng.uniform(self.low, self.high, self.shape)
-        return (np.round(drawn * 256) / 256).astype(self.dtype)  # short fractions: the files compress better
-
-
-def f32(*shape: int, low: float | None = None, high: float | None = None) -> Draw:
-    return Draw("float32", shape, low, high)
-
-
-def f16(*shape: int, low: float | None = None, high: float | None = None) -> Draw:
-    return Draw("float16", shape, low, high)
-
-
-def i32(*shape: int, low: int = -9, high: int = 9) -> Draw:
-    return Draw("int32", shape, low, high)
-
-
-def i16(*shape: int, low: int = -100, high: int = 100) -> Draw:
-    return Draw("int16", shape, low, high)
-
-
-def i8(*shape: int, low: int = -100, high: int = 100) -> Draw:
-    return Draw("int8", shape, low, high)
-
-
-def u8(*shape: int, low: int = 0, high: int = 200) -> Draw:
-    return Draw("uint8", shape, low, high)
-
-
-def u16(*shape: int, low: int = 0, high: int = 200) -> Draw:
-    return Draw("uint16", shape, low, high)
-
-
-def boolean(*shape: int) -> Draw:
-    return Draw("bool", shape)
-
-
-def values(items: Any, dtype: str = "float32") -> np.ndarray:
-    """A literal input."""
-    return np.array(items, dtype=dtype)
 
 
 def weight(*shape: int, dtype: str = "float32", scale: float = 1.0, low: float | None = None) -> mge.Tensor:

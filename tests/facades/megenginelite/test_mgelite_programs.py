@@ -8,42 +8,12 @@ import numpy as np
 import pytest
 from facades.megenginelite.support import path, run
 
-from conftest import ZOO, assert_close
+from conftest import REPOSITORY, ZOO, assert_close
 from megenginelite import LiteNetwork
 
 SHUFFLENET = ZOO / "mge" / "shufflenet_v2_x1_0"
 
-QUICK_START = """\
-from megenginelite import *
-import numpy as np
-import argparse
-
-def main():
-   parser = argparse.ArgumentParser(description='test the lite python interface')
-   parser.add_argument('input', help='the inference model file')
-   args = parser.parse_args()
-
-   network = LiteNetwork()
-   network.load(args.input)
-
-   input_tensor = network.get_io_tensor("data")
-   # copy input data to input_tensor of the network
-   input_data = np.random.uniform(0, 1, (1, 3, 224, 224)).astype("float32")
-   input_tensor.set_data_by_copy(input_data)
-
-   # forward the model
-   network.forward()
-   network.wait()
-
-   output_names = network.get_all_output_name()
-   output_tensor = network.get_io_tensor(output_names[0])
-
-   output_data = output_tensor.to_numpy()
-   print('shufflenet output max={}, sum={}'.format(output_data.max(), output_data.sum()))
-
-if __name__ == '__main__':
-   main()
-"""
+QUICK_START = (REPOSITORY / "examples" / "megengine_quick_start" / "inference.py").read_text()
 
 # The tutorial has `[["data", is_host=False]]`, which is no Python, and runs on CUDA.
 COLLECTOR = """\
