@@ -19,9 +19,10 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from fixture_children import CASE_SECONDS, read_report, watch
 
 TOOLS = Path(__file__).resolve().parent
 FIXTURES = TOOLS.parent / "tests" / "fixtures" / "mge"
@@ -42,7 +43,6 @@ FAMILIES = (
     "layouts",
     "containers",
 )
-CASE_SECONDS = 60
 
 
 def parse() -> argparse.Namespace:
@@ -74,35 +74,6 @@ def work(arguments: argparse.Namespace) -> None:
         if item.name not in done and (whole or any(fnmatch.fnmatch(item.name, pattern) for pattern in patterns))
     ]
     run_family(cases, arguments.out / arguments.worker, arguments.report)
-
-
-def read_report(report: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """Results so far, and the case that was begun and not finished."""
-    results: list[dict[str, Any]] = []
-    begun: str | None = None
-    for line in report.read_text().splitlines() if report.exists() else []:
-        entry = json.loads(line)
-        if "start" in entry:
-            begun = entry["start"]
-        else:
-            results.append(entry)
-            begun = None
-    return results, begun
-
-
-def watch(process: "subprocess.Popen[bytes]", report: Path) -> bool:
-    """Wait for the child; kill it and answer False when one case takes too long."""
-    last, since = -1, time.monotonic()
-    while process.poll() is None:
-        time.sleep(0.1)
-        size = report.stat().st_size if report.exists() else 0
-        if size != last:
-            last, since = size, time.monotonic()
-        elif time.monotonic() - since > CASE_SECONDS:
-            process.kill()
-            process.wait()
-            return False
-    return True
 
 
 def run_in_children(family: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:

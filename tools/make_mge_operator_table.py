@@ -4,9 +4,10 @@ python tools/make_mge_operator_table.py           writes the file
 python tools/make_mge_operator_table.py --check   fails if it is out of date
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
+
+from operator_table import families, listed, write_or_check
 
 from litehouse.formats.mge.operators import NAMES, plain_name
 from litehouse.formats.mge.ops import CONVERTERS
@@ -46,31 +47,19 @@ def cases() -> Counter[str]:
 def table() -> str:
     """The document."""
     counts = cases()
-    families: dict[str, list[str]] = {}
-    for name, converter in CONVERTERS.items():
-        families.setdefault(converter.function.__module__.rpartition(".")[2], []).append(name)
     lines = [HEAD.format(count=len(CONVERTERS))]
-    for family in sorted(families):
-        lines.append(f"\n## {family.replace('_', ' ').capitalize()}\n")
-        lines.append(", ".join(f"`{name}` {counts[name]}" for name in sorted(families[family])))
+    lines += families(CONVERTERS, counts)
     for name in ("Elemwise", "ElemwiseMultiType"):
         lines.append(f"\n## Modes of {name}\n")
         lines.append(", ".join(f"`{mode}` {counts[f'{name}:{mode}']}" for mode in sorted(ENUMS[f"{name}Mode"])))
     known = {plain_name(name) for name in NAMES} - set(CONVERTERS) - HOLDERS - {INPUT}
-    lines.append(f"\n## Known and refused\n\n{_listed(sorted(known))}")
+    lines.append(f"\n## Known and refused\n\n{listed(known)}")
     return "\n".join(lines) + "\n"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
 
 
 def main() -> None:
     """Write the file, or check it."""
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(table())
-    elif TARGET.read_text() != table():
-        raise SystemExit("docs/mge_operators.md is out of date; run tools/make_mge_operator_table.py")
+    write_or_check(TARGET, table())
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from fixture_children import CASE_SECONDS, read_report, watch
+
 TOOLS = Path(__file__).resolve().parent
 FIXTURES = TOOLS.parent / "tests" / "fixtures" / "mindir"
 FAMILIES = (
@@ -50,7 +52,6 @@ FAMILIES = (
 )
 OTHER = ("vision", "language", "containers")
 FOLDERS = {"vision": "networks", "language": "networks"}
-CASE_SECONDS = 60
 SKIPPED = "## Cases that MindSpore 2.10 on CPU cannot export or run"
 REPLACED = "## Cases without a CPU kernel, whose outputs come from an equivalent network"
 
@@ -94,35 +95,6 @@ def work(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"{arguments.worker}: case names occur twice: {sorted(repeated)}. Rename them.")
     folder = family_folder(arguments.out, arguments.worker)
     run_family(cases, folder, Path.cwd(), arguments.report, set(json.loads(arguments.skip)))
-
-
-def read_report(report: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """Results so far, and the case that was begun and not finished."""
-    results: list[dict[str, Any]] = []
-    begun: str | None = None
-    for line in report.read_text().splitlines() if report.exists() else []:
-        entry = json.loads(line)
-        if "start" in entry:
-            begun = entry["start"]
-        else:
-            results.append(entry)
-            begun = None
-    return results, begun
-
-
-def watch(process: subprocess.Popen[bytes], report: Path) -> bool:
-    """Wait for the child; kill it and answer False when one case takes too long."""
-    last, since = -1, time.monotonic()
-    while process.poll() is None:
-        time.sleep(0.2)
-        size = report.stat().st_size if report.exists() else 0
-        if size != last:
-            last, since = size, time.monotonic()
-        elif time.monotonic() - since > CASE_SECONDS:
-            process.kill()
-            process.wait()
-            return False
-    return True
 
 
 def run_in_children(family: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:

@@ -4,9 +4,10 @@ python tools/make_operator_table.py           writes the file
 python tools/make_operator_table.py --check   fails if it is out of date
 """
 
-import sys
 from collections import Counter
 from pathlib import Path
+
+from operator_table import families, listed, write_or_check
 
 from litehouse.formats.mindir.ops import CONVERTERS
 from litehouse.formats.mindir.schema_pb2 import Model
@@ -69,32 +70,20 @@ def cases() -> Counter[str]:
 def table() -> str:
     """The document."""
     counts = cases()
-    families: dict[str, list[str]] = {}
-    for name, converter in CONVERTERS.items():
-        families.setdefault(converter.function.__module__.rpartition(".")[2], []).append(name)
     lines = [HEAD.format(count=len(CONVERTERS))]
-    for family in sorted(families):
-        lines.append(f"\n## {family.replace('_', ' ').capitalize()}\n")
-        lines.append(", ".join(f"`{name}` {counts[name]}" for name in sorted(families[family])))
+    lines += families(CONVERTERS, counts)
     lines.append("\n## Known and refused\n")
     for reason, names in REFUSED.items():
-        lines.append(f"- {reason}: {_listed([name for name in names.split() if name not in CONVERTERS])}")
+        lines.append(f"- {reason}: {listed([name for name in names.split() if name not in CONVERTERS])}")
     lite = [name for name in NAMES if name and name not in CALLS and not is_supported(name)]
-    lines.append(f"- Of the operators of `.ms` files: {_listed(lite)}")
-    lines.append(f"\n{_listed(list(CALLS))} of `.ms` files are read by its own reader.")
+    lines.append(f"- Of the operators of `.ms` files: {listed(lite)}")
+    lines.append(f"\n{listed(list(CALLS))} of `.ms` files are read by its own reader.")
     return "\n".join(lines) + "\n"
-
-
-def _listed(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in sorted(names))
 
 
 def main() -> None:
     """Write the file, or check it."""
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(table())
-    elif TARGET.read_text() != table():
-        raise SystemExit("docs/operators.md is out of date; run tools/make_operator_table.py")
+    write_or_check(TARGET, table())
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from litehouse.formats.mindir.ops.common import narrowed, widened
 from litehouse.formats.mindir.registry import op
 from litehouse.formats.mindir.tape import MindirTape
+from litehouse.formats.polynomials import ERFC
 
 # MindIR name: the ONNX op of the same meaning.
 SAME = {
@@ -66,20 +67,6 @@ ERFINV_TAIL = (
     0.00943308127,
     1.00167527,
     2.83297706,
-)
-# log(erfc(x) / t) + x * x by t = 1 / (1 + x / 2), for x up to 9.5, where erfc leaves float32; to 6e-9.
-ERFC = (
-    -0.149288612,
-    1.01676638,
-    -2.90740976,
-    4.42309475,
-    -3.73588854,
-    1.78919209,
-    -0.766024593,
-    0.241523639,
-    0.351640625,
-    1.00197921,
-    -1.26558519,
 )
 
 
