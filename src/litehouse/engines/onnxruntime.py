@@ -46,7 +46,7 @@ class OnnxRuntimeEngine:
         self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
-        return OnnxRuntimeProgram(model, options, make_shell(model, shapes))
+        return OnnxRuntimeProgram(model, options, make_shell(model, self.name, shapes))
 
 
 class OnnxRuntimeProgram:

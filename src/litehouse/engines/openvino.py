@@ -63,7 +63,7 @@ class OpenVinoEngine:
                 f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
                 "takes to build them doubles with each level; use engine='onnxruntime'"
             )
-        return OpenVinoProgram(model, options, make_shell(model, shapes))
+        return OpenVinoProgram(model, options, make_shell(model, self.name, shapes))
 
 
 class OpenVinoProgram:

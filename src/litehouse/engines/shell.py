@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from litehouse.errors import EngineError
 from litehouse.model import Model
+from litehouse.passes import speed_up
 
 INLINE_BYTES = 1024  # smaller ones stay in the graph, where shape inference and folding want them
 BY_MEMORY = {
@@ -29,6 +30,7 @@ BY_MEMORY = {
     ir.DataType.BOOL,
     ir.DataType.BFLOAT16,
 }
+MAX_COPIED_NODES = 20_000  # copying takes about 50 µs a node, and graphs beyond this are no light networks
 _serializing = threading.Lock()  # serialising takes the weights out of the shared graph for a moment
 
 
@@ -40,9 +42,39 @@ class Shell:
     weights: dict[str, np.ndarray]
 
 
-def make_shell(model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Shell:
-    """Serialise a model without its large weights; `shapes` replaces the shapes of its inputs."""
-    graph = model.graph.graph
+def make_shell(model: Model, engine: str = "", shapes: Sequence[Sequence[int]] | None = None) -> Shell:
+    """Serialise a model without its large weights.
+
+    Args:
+        model: The model; it stays as it is.
+        engine: The engine to make the graph faster for; none for the graph as it is.
+        shapes: What replaces the shapes of its inputs.
+    """
+    try:
+        whole = _faster_copy(model.graph, engine, shapes is not None) if engine else model.graph
+        proto, weights = _take_apart(whole, {state.name for state in model.states})
+    except Exception as error:
+        raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
+    # Recorded shapes of intermediate values help nobody, and would contradict a resize.
+    del proto.graph.value_info[:]
+    if shapes is not None:
+        _set_shapes(proto, shapes)
+    return Shell(proto, weights)
+
+
+def _faster_copy(whole: ir.Model, engine: str, is_resized: bool) -> ir.Model:
+    if len(whole.graph) > MAX_COPIED_NODES:
+        return whole
+    copy = whole.clone()
+    if is_resized:
+        _forget_shapes(copy.graph)
+    speed_up(copy, engine)
+    return copy
+
+
+def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.ndarray]]:
+    """The graph as a protobuf message without states and large weights, and those weights."""
+    graph = whole.graph
     with _serializing:
         everything = dict(graph.initializers)
         large = {
@@ -50,21 +82,23 @@ def make_shell(model: Model, shapes: Sequence[Sequence[int]] | None = None) -> S
             for name, value in everything.items()
             if value.const_value is not None and _is_large(value.const_value)
         }
-        states = {state.name for state in model.states}
         try:
             for name in {*large, *states}:
                 del graph.initializers[name]
-            proto = ir.serde.serialize_model(model.graph)
-        except Exception as error:
-            raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
+            proto = ir.serde.serialize_model(whole)
         finally:
             graph.initializers.clear()
             graph.initializers.update(everything)
-    # Recorded shapes of intermediate values help nobody, and would contradict a resize.
-    del proto.graph.value_info[:]
-    if shapes is not None:
-        _set_shapes(proto, shapes)
-    return Shell(proto, {name: tensor.numpy() for name, tensor in large.items() if name not in states})
+    return proto, {name: tensor.numpy() for name, tensor in large.items() if name not in states}
+
+
+def _forget_shapes(graph: ir.Graph) -> None:
+    """Drop what was inferred from the file's own sizes, which no pass may use after a resize."""
+    for node in graph.all_nodes():
+        for value in node.outputs:
+            value.shape = None
+    for value in graph.inputs:
+        value.shape = None
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:
