@@ -1,6 +1,8 @@
 """Fixtures that several test folders share."""
 
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +10,10 @@ import pytest
 
 # Every test builds small models: more threads than one only make them wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What times engines asks for it by name: elsewhere the result must not depend on how busy the machine is.
+os.environ["LITEHOUSE_TUNE"] = "off"
+# Verdicts on engines are shared by all tests, but each builds its own models.
+os.environ["LITEHOUSE_CACHE_BYTES"] = "0"
 
 ENGINES = ("onnxruntime", "openvino")
 REPOSITORY = Path(__file__).parent.parent
@@ -37,3 +43,29 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, what: str = "output")
 def engine(request: pytest.FixtureRequest) -> str:
     """Each CPU engine in turn."""
     return request.param
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the user's cache out of the tests: all workers share one that lasts as long as they do."""
+    config.addinivalue_line("markers", "openvino: runs OpenVINO, and skips where that is not safe")
+    if not hasattr(config, "workerinput"):
+        os.environ["LITEHOUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="litehouse-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ["LITEHOUSE_CACHE_DIR"], ignore_errors=True)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what runs on an engine that is not safe on this machine, or that `LITEHOUSE_FAIL_PROBES` takes away."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    engines = {value for value in values if isinstance(value, str) and value in ENGINES}
+    if item.get_closest_marker("openvino"):
+        engines.add("openvino")
+    for name in engines:
+        from litehouse.engines.safety import verdict
+
+        found = verdict(name, "fp32")
+        if not found.safe:
+            pytest.skip(f"{name} is not used here: {found.reason}")

@@ -3,14 +3,11 @@
 import os
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import litehouse
-from litehouse.engines import openvino as openvino_engine
-from litehouse.engines.select import select
 from onnx_models import mlp, model, node
 
 
@@ -24,6 +21,8 @@ from onnx_models import mlp, model, node
         ({"threads": 1.5}, "threads must be"),
         ({"inter_op": -1}, "inter_op must be"),
         ({"precision": "int8"}, "precision must be one of"),
+        ({"tune": "slow"}, "tune must be one of"),
+        ({"cache": "somewhere"}, "cache must be a pathlib.Path"),
         ({"affinity": "little"}, "affinity must be"),
         ({"affinity": (-1,)}, "affinity must be"),
     ],
@@ -33,6 +32,7 @@ def test_wrong_fields_are_refused_where_they_are_made(fields: dict, message: str
         litehouse.Options(**fields)
 
 
+@pytest.mark.openvino
 def test_fields_win_over_options() -> None:
     session = litehouse.load(mlp(), options=litehouse.Options(threads=2, engine="openvino"), threads=1)
     assert session.options.threads == 1
@@ -58,6 +58,7 @@ def test_threads_of_onnxruntime(threads: int) -> None:
     session.close()
 
 
+@pytest.mark.openvino
 def test_threads_of_openvino() -> None:
     session = litehouse.load(mlp(), engine="openvino", threads=2)
     assert session._current().program.compiled.get_property("INFERENCE_NUM_THREADS") == 2
@@ -134,48 +135,6 @@ def test_affinity_is_refused_by_an_engine_that_cannot() -> None:
 
 def test_precision_is_fp32_unless_lower_is_allowed(engine: str) -> None:
     assert litehouse.load(mlp(), engine=engine).precision == "fp32"
-
-
-@pytest.mark.parametrize("lower", ["fp16", "bf16", None])
-def test_lower_precision_is_taken_where_the_machine_has_it(monkeypatch: pytest.MonkeyPatch, lower: str | None) -> None:
-    monkeypatch.setattr(openvino_engine, "lower_precision", lambda: lower)
-    options = litehouse.Options(precision="fp16")
-    assert select(options)[0].name == ("onnxruntime" if lower is None else "openvino")
-    assert (
-        openvino_engine._settings(options, lower or "fp32")["INFERENCE_PRECISION_HINT"]
-        == {
-            "fp16": "f16",
-            "bf16": "bf16",
-            None: "f32",
-        }[lower]
-    )
-
-
-def test_lower_precision_on_this_machine() -> None:
-    session = litehouse.load(mlp(), engine="openvino", precision="fp16")
-    assert session.precision == (openvino_engine.lower_precision() or "fp32")
-    hint = str(session._current().program.compiled.get_property("INFERENCE_PRECISION_HINT"))
-    assert {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}[session.precision] in hint
-
-
-@pytest.mark.parametrize("announced", [["FP32", "BF16"], ["FP32", "FP16"]])
-def test_a_precision_that_kills_the_child_is_not_taken(monkeypatch: pytest.MonkeyPatch, announced: list[str]) -> None:
-    import openvino
-
-    monkeypatch.setattr(openvino.Core, "get_property", lambda *_: announced)
-    monkeypatch.setattr(openvino_engine, "survives", lambda *_: False)
-    openvino_engine.lower_precision.cache_clear()
-    try:
-        assert openvino_engine.lower_precision() is None
-    finally:
-        openvino_engine.lower_precision.cache_clear()
-
-
-def test_cache_keeps_the_compiled_model(tmp_path: Path) -> None:
-    litehouse.load(mlp(), engine="openvino", cache=tmp_path)
-    assert list(tmp_path.iterdir())
-    session = litehouse.load(mlp(), engine="openvino", cache=tmp_path)
-    assert session._current().program.compiled.get_property("LOADED_FROM_CACHE")
 
 
 @pytest.mark.parametrize(

@@ -198,15 +198,17 @@ def test_weights_are_shared_with_the_arena_not_copied_through_protobuf() -> None
     assert set(litehouse_model.graph.graph.initializers) == {"w1", "w2"}
 
 
+@pytest.mark.openvino
 def test_auto_takes_the_engine_that_can_build_the_model(monkeypatch: pytest.MonkeyPatch, x: np.ndarray) -> None:
     from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise litehouse.EngineError("not this one")
 
     monkeypatch.setattr(OnnxRuntimeEngine, "compile", refuse)
     session = litehouse.load(mlp())
     assert session.engine == "openvino"
+    assert session.engine.reason == "no other engine can build the model"
     assert_close(session.run([x])[0], mlp_result(x))
     with pytest.raises(litehouse.EngineError, match="not this one"):
         litehouse.load(mlp(), engine="onnxruntime")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from litehouse.identity import Origin
 from litehouse.weights import Weights
 
 if TYPE_CHECKING:
@@ -65,6 +66,9 @@ class Model:
         defaults: The values that the file has for inputs, by name.
         translate: Translates the file anew for other shapes of its inputs, over the same weights; None where the graph
             serves all shapes. With `every=True` all variables of the file are outputs.
+        files: The data files beside the file.
+        is_secret: Whether the file was encrypted: nothing that was made of it may be left on a disk.
+        origin: What tells the file from others; None for a model that came from no file.
     """
 
     graph: ir.Model
@@ -79,6 +83,9 @@ class Model:
     fixed_nodes: tuple[str, ...] = ()
     defaults: dict[str, np.ndarray] = field(default_factory=dict)
     translate: Callable[..., Model] | None = None
+    files: tuple[str, ...] = ()
+    is_secret: bool = False
+    origin: Origin | None = field(default=None, init=False)  # what `replace` changes is another model
 
     @property
     def fed_names(self) -> list[str]:

@@ -1,5 +1,6 @@
 """How to run a model: `Options`, and `Limits` for what a file may ask for."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,13 @@ ENGINES = ("auto", "onnxruntime", "openvino")
 PRECISIONS = ("fp32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
 CORE_CLASSES = ("big", "mid")
+TUNINGS = ("off", "fast", "full")
+TUNE_VARIABLE = "LITEHOUSE_TUNE"
+
+
+def _usual_tuning() -> str:
+    """What the environment asks for, for programs that cannot say it themselves."""
+    return os.environ.get(TUNE_VARIABLE) or "fast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +46,13 @@ class Options:
         engine: `"auto"`, or the name of one engine.
         threads: Threads inside one op; 0 takes the thread budget of the process (CPU affinity and cgroup quota).
         inter_op: Ops that run side by side; 0 leaves it to the engine.
-        precision: `"fp32"`, or `"fp16"` where lower precision is allowed.
+        precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
+        tune: How the engine is found where several can serve: `"fast"` times them for about a second, unless the result
+            is known or in the cache; `"full"` takes five seconds, for every model; `"off"` takes the first.
+            The environment variable `LITEHOUSE_TUNE` sets what is usual.
         affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
-        cache: Folder where OpenVINO keeps compiled models; None keeps nothing.
+        cache: Where models are kept that were built, for the next start: a folder, True for the user's own
+            (`$LITEHOUSE_CACHE_DIR`, else `litehouse` in the user's cache folder), False for nowhere.
         limits: What a model file may ask for.
 
     Example:
@@ -54,7 +66,8 @@ class Options:
     inter_op: int = 0
     precision: str = "fp32"
     affinity: tuple[int, ...] | str = ()
-    cache: Path | None = None
+    tune: str = field(default_factory=_usual_tuning)
+    cache: Path | bool = True
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -64,13 +77,15 @@ class Options:
             raise ValueError(
                 f"device must be one of {DEVICES}, with an index as in 'gpu:1' if wanted, not {self.device!r}"
             )
-        for name, allowed in (("engine", ENGINES), ("precision", PRECISIONS)):
+        for name, allowed in (("engine", ENGINES), ("precision", PRECISIONS), ("tune", TUNINGS)):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
         for name in ("threads", "inter_op"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
                 raise ValueError(f"{name} must be an int from 0 to {MAX_THREADS}, not {value!r}")
+        if not isinstance(self.cache, bool | Path):
+            raise ValueError(f"cache must be a pathlib.Path, True or False, not {self.cache!r}")
         if isinstance(self.affinity, str):
             if self.affinity not in CORE_CLASSES:
                 raise ValueError(f"affinity must be core ids or one of {CORE_CLASSES}, not {self.affinity!r}")

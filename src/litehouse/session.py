@@ -5,14 +5,18 @@ from __future__ import annotations
 import operator
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
+from litehouse.cache import KEEP_SECONDS, Cache, open_cache
 from litehouse.errors import EngineError, LitehouseError, ShapeError, UnsupportedOpError
+from litehouse.identity import Origin, find
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from litehouse.engines.base import Program, Runner
 
 REMEMBERED_SHAPES = 16
+PLAIN_MODE = "AES-GCM"  # the usual one, which says nothing about a file that is not encrypted
 Item = TypeVar("Item")
 
 
@@ -29,6 +34,7 @@ def read(
     key: bytes | None = None,
     mode: str = "AES-GCM",
     limits: Limits | None = None,
+    cache: Path | bool = False,
 ) -> Model:
     """Read a model file without building it: to inspect or convert it.
 
@@ -37,16 +43,44 @@ def read(
         key: The key of an encrypted file.
         mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
         limits: What the file may ask for.
+        cache: Where translations are kept, as in `Options`; sessions of the model then use it too. Leave it out for a
+            model whose graph or weights you change.
 
     Raises:
         ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
         UnsupportedOpError: It uses ops that Litehouse does not run.
     """
-    from litehouse import formats, passes
-
     if key is not None and not isinstance(key, bytes):
         raise TypeError(f"key must be bytes, not {type(key).__name__}; b'...' or text.encode() gives them")
+    kept = open_cache(cache)
+    if kept is None or key is not None or mode != PLAIN_MODE:
+        return _translate(source, key, mode, limits)
+    return _read_through(kept, source, limits or Limits())
+
+
+def _translate(source: str | os.PathLike[str] | bytes, key: bytes | None, mode: str, limits: Limits | None) -> Model:
+    from litehouse import formats, passes
+
     return passes.prepare(formats.read(source, key=key, mode=mode, limits=limits))
+
+
+def _read_through(cache: Cache, source: str | os.PathLike[str] | bytes, limits: Limits) -> Model:
+    """A model from the cache; else from its file, and kept if that took long."""
+    from litehouse import kept
+
+    def again() -> Model:
+        return _translate(source, None, PLAIN_MODE, limits)
+
+    origin = Origin(find(source))
+    if (found := kept.find(cache, origin, limits, again)) is not None:
+        return found
+    start = time.perf_counter()
+    model = again()
+    model.origin = origin
+    origin.seconds = time.perf_counter() - start
+    if origin.seconds > KEEP_SECONDS:
+        kept.store(cache, model, limits)
+    return model
 
 
 def load(
@@ -79,7 +113,7 @@ def load(
     if unknown:
         raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(Options.__slots__)}")
     options = replace(options or Options(), **fields)
-    return Session(read(source, key=key, mode=mode, limits=options.limits), options)
+    return Session(read(source, key=key, mode=mode, limits=options.limits, cache=options.cache), options)
 
 
 @dataclass(slots=True)
@@ -100,13 +134,13 @@ class Session:
     Attributes:
         model: The model.
         options: How it is run.
-        engine: The name of the engine in use.
+        engine: The name of the engine in use; its `reason` says why, and its `figures` what was measured.
         precision: What the engine computes in: "fp32", "fp16" or "bf16".
     """
 
     def __init__(self, model: Model, options: Options | None = None) -> None:
         """Choose an engine and compile the model; `litehouse.load` does this from a file."""
-        from litehouse.engines.select import compile_first
+        from litehouse.engines.build import build
 
         self.model = model
         self.options = options or Options()
@@ -114,9 +148,10 @@ class Session:
         self._state_lock = threading.Lock()
         self._state = self._first_state()
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
-        self._engine, program = compile_first(model, self.options)
-        self.engine = self._engine.name
-        self.precision = program.precision
+        built = build(model, self.options)
+        self._engine, program = built.engine, built.program
+        self.engine = built.choice
+        self.precision = built.choice.precision
         self._program: Program | None = program  # as the file has it; a resize may need another one
         self._build: _Build | None = _build(program, model.inputs, model.outputs)
 
@@ -297,7 +332,7 @@ class Session:
                 "depend on them; export the network with dynamic shapes"
             )
         try:
-            build = _build(self._engine.compile(model, self.options, shapes), infos, None)
+            build = _build(self._engine.compile(model, self.options, shapes, self.precision), infos, None)
             build.outputs = self._trial(build)
         except (EngineError, MemoryError) as error:
             wanted = [list(shape) for shape in shapes]
@@ -309,7 +344,8 @@ class Session:
         assert self.model.translate is not None
         try:
             model = self.model.translate(shapes)
-            return _build(self._engine.compile(model, self.options), model.inputs, model.outputs)
+            program = self._engine.compile(model, self.options, precision=self.precision)
+            return _build(program, model.inputs, model.outputs)
         except (LitehouseError, MemoryError) as error:
             wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"
             if isinstance(error, UnsupportedOpError) and error.reason:

@@ -15,7 +15,8 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "threads": int,
     "inter_op": int,
     "precision": str,
-    "cache": Path,
+    "tune": str,
+    "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
 }
 
 _AFFINITIES: tuple[tuple[()] | str, ...] = ((), "big", "mid")

@@ -12,7 +12,7 @@ from conftest import FIXTURES
 from litehouse import EngineError, Options, formats
 from litehouse.cli import per_op
 from litehouse.cli.compare import Tolerance
-from litehouse.engines import select
+from litehouse.engines import safety, select
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 
 X = np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)
@@ -24,12 +24,12 @@ class WrongEngine(OnnxRuntimeEngine):
     name = "openvino"
     taken = ("Tanh", "Sin")
 
-    def compile(self, model, options, *rest):
+    def compile(self, model, options, *rest, **more):
         graph = model.graph.clone()
         for node in graph.graph.all_nodes():
             if node.op_type == self.taken[0]:
                 node.op_type = self.taken[1]
-        return super().compile(replace(model, graph=graph), options, *rest)
+        return super().compile(replace(model, graph=graph), options, *rest, **more)
 
 
 class PickyEngine(OnnxRuntimeEngine):
@@ -37,10 +37,10 @@ class PickyEngine(OnnxRuntimeEngine):
 
     name = "openvino"
 
-    def compile(self, model, options, *rest):
+    def compile(self, model, options, *rest, **more):
         if any(info.name == "h2" for info in model.outputs) and len(model.outputs) > 0 and model.outputs[0].name != "y":
             raise EngineError("not this one")
-        return super().compile(model, options, *rest)
+        return super().compile(model, options, *rest, **more)
 
 
 def chain(*ops, weights=None):
@@ -57,9 +57,14 @@ def search(data, engine="openvino", arrays=(X,)):
     return per_op.find_parting(formats.read(data), Options(engine=engine), list(arrays), Tolerance())
 
 
+def install(monkeypatch, engine):
+    monkeypatch.setitem(select.ENGINES, "openvino", engine)
+    monkeypatch.setattr(safety, "refusal", lambda *_, **__: None)  # OpenVINO itself is not run
+
+
 @pytest.fixture
 def wrong(monkeypatch):
-    monkeypatch.setitem(select.ENGINES, "openvino", WrongEngine())
+    install(monkeypatch, WrongEngine())
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 32])
@@ -131,7 +136,7 @@ def test_a_real_defect_that_needs_fusion(tail):
 
 
 def test_values_that_an_engine_refuses_are_skipped(monkeypatch):
-    monkeypatch.setitem(select.ENGINES, "openvino", PickyEngine())
+    install(monkeypatch, PickyEngine())
     outcome = search(chain("Abs", "Exp", "Tanh", "Neg", "Tanh"))
     assert outcome.parting is None
     assert outcome.skipped == ("h2",)

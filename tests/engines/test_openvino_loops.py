@@ -40,6 +40,7 @@ def _expected(rounds: int) -> float:
     return float(X * 10 if rounds == 0 else rounds + X)
 
 
+@pytest.mark.openvino
 def test_the_defect_is_there() -> None:
     """If this fails, OpenVINO has mended it, and the guard can go."""
     core = openvino.Core()

@@ -47,6 +47,21 @@ def test_budget_of_a_nested_cgroup(tmp_path: Path) -> None:
     assert thread_budget(tmp_path, tmp_path / "own") == 2
 
 
+def test_budget_of_a_nested_cgroup_1(tmp_path: Path) -> None:
+    _write(tmp_path / "own", "4:memory:/service\n3:cpu,cpuacct:/service/worker\n0::/\n")
+    for place, quota in (("cpu", "-1"), ("cpu/service", "200000"), ("cpu/service/worker", "600000")):
+        _write(tmp_path / place / "cpu.cfs_quota_us", quota)
+        _write(tmp_path / place / "cpu.cfs_period_us", "100000")
+    assert thread_budget(tmp_path, tmp_path / "own") == 2
+
+
+def test_budget_in_a_container_that_sees_its_own_cgroup_as_the_root(tmp_path: Path) -> None:
+    _write(tmp_path / "own", "3:cpu,cpuacct:/docker/0123\n")
+    _write(tmp_path / "cpu" / "cpu.cfs_quota_us", "300000")
+    _write(tmp_path / "cpu" / "cpu.cfs_period_us", "100000")
+    assert thread_budget(tmp_path, tmp_path / "own") == 3
+
+
 @pytest.fixture
 def three_classes(tmp_path: Path) -> Path:
     for core, capacity in enumerate([512, 512, 512, 512, 800, 800, 800, 1024]):

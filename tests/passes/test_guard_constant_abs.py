@@ -18,6 +18,7 @@ def _model(nodes: list, names: str) -> bytes:
     return model(nodes, {"x": [7]}, {"y": [7]}, {name: WEIGHTS[name] for name in names.split()})
 
 
+@pytest.mark.openvino
 def test_the_defect_is_there() -> None:
     """If this fails, OpenVINO has mended it, and the pass can go."""
     compiled = openvino.Core().compile_model(openvino.Core().read_model(_model(SHIFTED, "k three"), b""), "CPU")
@@ -41,6 +42,7 @@ def test_what_depends_on_inputs_is_left_alone() -> None:
     assert [each.op_type for each in read.graph.graph] == ["Abs", "Mul"]
 
 
+@pytest.mark.openvino
 def test_an_output_keeps_its_name() -> None:
     read = litehouse.read(
         _model([node("Mul", "x k", "y"), node("Sub", "k three", "s"), node("Abs", "s", "z")], "k three")

@@ -20,6 +20,7 @@ def _model() -> bytes:
     return model(NODES, {"x": [1, 3]}, {"y": []}, WEIGHTS)
 
 
+@pytest.mark.openvino
 def test_the_defect_is_there(tmp_path: Path) -> None:
     """If this fails, OpenVINO has mended it, and the pass can go. In a process of its own, which it kills."""
     path = tmp_path / "model.onnx"

@@ -8,6 +8,7 @@ import typer
 
 from litehouse._version import __version__
 from litehouse.cli.convert import convert_command
+from litehouse.cli.doctor import doctor_command
 from litehouse.cli.inspect import inspect_command
 from litehouse.cli.run import run_command
 from litehouse.cli.verify import verify_command
@@ -24,6 +25,7 @@ app.command("run")(run_command)
 app.command("inspect")(inspect_command)
 app.command("convert")(convert_command)
 app.command("verify")(verify_command)
+app.command("doctor")(doctor_command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 
 from litehouse import ciphers
 from litehouse.errors import ModelFormatError
-from litehouse.formats import find
 from litehouse.formats.detect import detect
 from litehouse.formats.source import Source, open_source
 from litehouse.formats.wire import cut, parse
+from litehouse.identity import find
 from litehouse.model import TensorInfo
 from litehouse.options import Limits
 

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, Self
 
 import numpy as np
 
 from litehouse.model import Model
 from litehouse.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a compiled model is called, and what it calls its inputs and outputs.
+
+    Attributes:
+        path: The model's file, for error texts.
+        fed: All that it takes, in order.
+        given: All that it gives.
+    """
+
+    path: str
+    fed: list[str]
+    given: list[str]
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """The names of a model."""
+        return cls(model.path, model.fed_names, model.given_names)
 
 
 class Runner(Protocol):
@@ -32,13 +54,17 @@ class Program(Protocol):
         """A new runner."""
         ...
 
+    def save(self, folder: Path) -> None:
+        """Write the compiled model into a folder, from which `Engine.restore` takes it."""
+        ...
+
 
 class Engine(Protocol):
     """A way to run models.
 
     Attributes:
         name: The name, as in `Options.engine`.
-        capabilities: What it offers beyond running: "affinity", "inter_op", "cache".
+        capabilities: What it offers beyond running: "affinity", "inter_op".
     """
 
     name: str
@@ -48,14 +74,34 @@ class Engine(Protocol):
         """Why the engine cannot serve these options on this machine; None when it can."""
         ...
 
-    def lower_precision(self) -> str | None:
-        """The 16-bit precision that the engine has on this machine; None without one."""
+    def lower_precisions(self) -> tuple[str, ...]:
+        """The 16-bit precisions that the engine announces on this machine, the best first. None of them is tried."""
         ...
 
-    def compile(self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None) -> Program:
-        """Compile a model; `shapes` replaces the shapes of its inputs.
+    def compile(
+        self,
+        model: Model,
+        options: Options,
+        shapes: Sequence[Sequence[int]] | None = None,
+        precision: str = "fp32",
+    ) -> Program:
+        """Compile a model.
+
+        Args:
+            model: The model.
+            options: How to run it; its `precision` only says what is allowed.
+            shapes: What replaces the shapes of its inputs.
+            precision: What to compute in.
 
         Raises:
             EngineError: The engine cannot run the model.
+        """
+        ...
+
+    def restore(self, folder: Path, names: Names, options: Options, precision: str) -> Program:
+        """The compiled model that `Program.save` wrote.
+
+        Raises:
+            EngineError: The engine does not take it.
         """
         ...

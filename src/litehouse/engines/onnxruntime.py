@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
-import onnx_ir as ir
 
-from litehouse.engines.shell import Shell, make_shell
+from litehouse.engines.base import Names
 from litehouse.errors import EngineError
-from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for, pinned
 from litehouse.parallel.budget import thread_budget
 
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from litehouse.engines.shell import Shell
+    from litehouse.model import Model
+
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "ascend": "CANNExecutionProvider"}
 WHEELS = {"gpu": "onnxruntime-gpu", "ascend": "onnxruntime-cann"}
 FATAL_ONLY = 4  # what is an error comes as an exception
+
+GRAPH, WEIGHTS = "graph.onnx", "weights.bin"
+# The optimised graph beside its weights, which are packed already: a session maps them instead of packing its own.
+SAVED_APART = {
+    "session.optimized_model_external_initializers_file_name": WEIGHTS,
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    "session.save_external_prepacked_constant_initializers": "1",
+}
 
 
 class OnnxRuntimeEngine:
@@ -27,9 +39,9 @@ class OnnxRuntimeEngine:
     name = "onnxruntime"
     capabilities = frozenset({"affinity", "inter_op"})
 
-    def lower_precision(self) -> str | None:
+    def lower_precisions(self) -> tuple[str, ...]:
         """None: its CPU kernels for 16-bit types only convert to 32 bits and back."""
-        return None
+        return ()
 
     def available(self, options: Options) -> str | None:
         """Why this engine cannot serve the options; None when it can."""
@@ -43,10 +55,52 @@ class OnnxRuntimeEngine:
         return None
 
     def compile(
-        self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None
+        self,
+        model: Model,
+        options: Options,
+        shapes: Sequence[Sequence[int]] | None = None,
+        precision: str = "fp32",  # noqa: ARG002  (it has no other)
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
-        return OnnxRuntimeProgram(model, options, make_shell(model, self.name, shapes))
+        from litehouse.engines.shell import make_shell
+
+        source = _Source(make_shell(model, self.name, shapes), _has_known_condition(model))
+        names = Names.of(model)
+        return OnnxRuntimeProgram(source.open(options, names), names, options, source)
+
+    def restore(self, folder: Path, names: Names, options: Options, precision: str) -> OnnxRuntimeProgram:  # noqa: ARG002
+        """The compiled model that `save` wrote; its weights are mapped, so that processes share them."""
+        import onnxruntime
+
+        settings = _settings(onnxruntime, options)
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return OnnxRuntimeProgram(_open(str(folder / GRAPH), settings, options, names), names, options)
+
+
+class _Source:
+    """A model as ONNX Runtime reads it: the graph in bytes, the weights by memory."""
+
+    def __init__(self, shell: Shell, has_known_condition: bool) -> None:
+        """Name the weights as external data, to hand them over as memory under the same names: no copy is made."""
+        for name, array in shell.weights.items():
+            _declare_external(shell.proto, name, array)
+        self._graph: bytes = shell.proto.SerializeToString()
+        self._weights = shell.weights
+        self._disabled = ["ConstantFolding"] if has_known_condition else None
+
+    def open(self, options: Options, names: Names, folder: Path | None = None) -> Any:
+        """A session; with a folder, the optimised model is written there."""
+        import onnxruntime
+
+        settings = _settings(onnxruntime, options)
+        values = [_by_memory(onnxruntime, array) for array in self._weights.values()]
+        if values:
+            settings.add_external_initializers(list(self._weights), values)
+        if folder is not None:
+            settings.optimized_model_filepath = str(folder / GRAPH)
+            for key, value in SAVED_APART.items():
+                settings.add_session_config_entry(key, value)
+        return _open(self._graph, settings, options, names, self._disabled)
 
 
 class OnnxRuntimeProgram:
@@ -54,55 +108,46 @@ class OnnxRuntimeProgram:
 
     precision = "fp32"
 
-    def __init__(self, model: Model, options: Options, shell: Shell) -> None:
-        """Create the session; its threads are bound to the cores that the options ask for."""
-        import onnxruntime
-
-        # Weights are named as external data, and handed over as memory under the same names: no copy through protobuf.
-        for name, array in shell.weights.items():
-            _declare_external(shell.proto, name, array)
-        settings = _settings(onnxruntime, options)
-        values = [_by_memory(onnxruntime, array) for array in shell.weights.values()]
-        if values:
-            settings.add_external_initializers(list(shell.weights), values)
-        self._cores = cores_for(options.affinity)
-        with pinned(self._cores):
-            try:
-                self.session = onnxruntime.InferenceSession(
-                    shell.proto.SerializeToString(),
-                    settings,
-                    providers=[_provider(options)],
-                    disabled_optimizers=["ConstantFolding"] if _has_known_condition(model) else None,
-                )
-            except Exception as error:
-                raise EngineError(f"{model.path}: ONNX Runtime cannot build the model: {error}") from error
+    def __init__(self, session: Any, names: Names, options: Options, source: _Source | None = None) -> None:
+        """Wrap a session."""
         # A provider whose libraries are missing is left out without an error: the CPU would do its work unnoticed.
-        if PROVIDERS[options.device_kind] not in self.session.get_providers():
+        if PROVIDERS[options.device_kind] not in session.get_providers():
             raise EngineError(
-                f"{model.path}: ONNX Runtime cannot use {options.device!r} on this machine; "
+                f"{names.path}: ONNX Runtime cannot use {options.device!r} on this machine; "
                 "check that the device is there and that its driver and libraries are installed"
             )
-        self._path = model.path
-        self._inputs = model.fed_names
-        self._outputs = model.given_names
+        self.session = session
+        self._names = names
+        self._options = options
+        self._source = source
+        self._cores = cores_for(options.affinity)
 
     def bind(self) -> OnnxRuntimeRunner:
         """A runner; any number of them may run at once."""
-        return OnnxRuntimeRunner(self.session, self._inputs, self._outputs, self._cores, self._path)
+        return OnnxRuntimeRunner(self.session, self._names, self._cores)
+
+    def save(self, folder: Path) -> None:
+        """Write the optimised graph and its packed weights, which takes a second session for a moment."""
+        from litehouse.engines.onnxruntime_saved import align
+
+        if self._source is None:
+            raise EngineError(f"{self._names.path}: this program came from a file itself")
+        self._source.open(self._options, self._names, folder)
+        align(folder, GRAPH, WEIGHTS)
 
 
 class OnnxRuntimeRunner:
     """Runs an ONNX Runtime session."""
 
-    def __init__(self, session: Any, inputs: list[str], outputs: list[str], cores: frozenset[int], path: str) -> None:
+    def __init__(self, session: Any, names: Names, cores: frozenset[int]) -> None:
         """Wrap a session."""
         # The public method checks names again and looks for fallbacks: a third of the time of a tiny network.
         native = getattr(session, "_sess", None)
         self._run = session.run if native is None else native.run
-        self._inputs = inputs
-        self._outputs = outputs
+        self._inputs = names.fed
+        self._outputs = names.given
         self._cores = cores
-        self._path = path
+        self._path = names.path
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
@@ -114,6 +159,19 @@ class OnnxRuntimeRunner:
                 return self._run(self._outputs, feed, None)  # type: ignore[no-any-return]
         except Exception as error:
             raise EngineError(f"{self._path}: ONNX Runtime failed while running: {error}") from error
+
+
+def _open(graph: str | bytes, settings: Any, options: Options, names: Names, disabled: list[str] | None = None) -> Any:
+    """A session whose threads are bound to the cores that the options ask for."""
+    import onnxruntime
+
+    with pinned(cores_for(options.affinity)):
+        try:
+            return onnxruntime.InferenceSession(
+                graph, settings, providers=[_provider(options)], disabled_optimizers=disabled
+            )
+        except Exception as error:
+            raise EngineError(f"{names.path}: ONNX Runtime cannot build the model: {error}") from error
 
 
 def _has_known_condition(model: Model) -> bool:
@@ -154,12 +212,16 @@ def _provider(options: Options) -> Any:
 def _by_memory(onnxruntime: Any, array: np.ndarray) -> Any:
     """An ONNX Runtime value over an array's memory."""
     if array.dtype.name == "bfloat16":  # not one of numpy's own types: handed over as its bits
+        import onnx
+
         bits = array.view(np.uint16)
         return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 
 def _declare_external(proto: Any, name: str, array: np.ndarray) -> None:
+    import onnx
+
     tensor = proto.graph.initializer.add(
         name=name, dims=array.shape, data_type=onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     )

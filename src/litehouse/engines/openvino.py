@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx_ir as ir
 
-from litehouse.engines.openvino_deformable import extend
-from litehouse.engines.openvino_loops import skip_idle_loops
-from litehouse.engines.probe import survives
-from litehouse.engines.shell import Shell, make_shell
+from litehouse.engines.base import Names
 from litehouse.errors import EngineError
-from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.budget import thread_budget
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from litehouse.engines.shell import Shell
+    from litehouse.model import Model
 
 # OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
 INT32 = np.iinfo(np.int32)
@@ -24,27 +25,21 @@ MAX_NESTING = 12
 HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 
 
-@functools.cache
-def lower_precision() -> str | None:
-    """The 16-bit precision that this CPU has and that works here, "fp16" before "bf16"; None without one."""
-    import openvino
-
-    announced = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    for precision in ("fp16", "bf16"):
-        if precision.upper() in announced and survives("litehouse.engines.openvino_trial", HINTS[precision]):
-            return precision
-    return None
+BLOB = "compiled.blob"
 
 
 class OpenVinoEngine:
     """Runs models with OpenVINO on the CPU."""
 
     name = "openvino"
-    capabilities = frozenset({"cache"})
+    capabilities = frozenset[str]()
 
-    def lower_precision(self) -> str | None:
-        """The 16-bit precision that this engine has here."""
-        return lower_precision()
+    def lower_precisions(self) -> tuple[str, ...]:
+        """The 16-bit precisions that this CPU has, by OpenVINO's word."""
+        import openvino
+
+        announced = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        return tuple(precision for precision in ("bf16", "fp16") if precision.upper() in announced)
 
     def available(self, options: Options) -> str | None:
         """Why this engine cannot serve the options; None when it can."""
@@ -56,44 +51,80 @@ class OpenVinoEngine:
             return f"openvino does not import ({error}); reinstall litehouse"
         return None
 
-    def compile(self, model: Model, options: Options, shapes: Sequence[Sequence[int]] | None = None) -> OpenVinoProgram:
+    def compile(
+        self,
+        model: Model,
+        options: Options,
+        shapes: Sequence[Sequence[int]] | None = None,
+        precision: str = "fp32",
+    ) -> OpenVinoProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
+        import openvino
+
+        from litehouse.engines.shell import make_shell
+
         if _nesting(model.graph.graph) > MAX_NESTING:
             raise EngineError(
                 f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
                 "takes to build them doubles with each level; use engine='onnxruntime'"
             )
-        return OpenVinoProgram(model, options, make_shell(model, self.name, shapes))
+        shell = make_shell(model, self.name, shapes)
+        # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
+        arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
+        names = Names.of(model)
+        try:
+            compiled = _compile(openvino, shell, arrays, _settings(options, precision))
+            return OpenVinoProgram(compiled, names, precision, arrays)
+        except Exception as error:
+            raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
+
+    def restore(self, folder: Path, names: Names, options: Options, precision: str) -> OpenVinoProgram:
+        """The compiled model that `save` wrote, over the mapped file."""
+        import openvino
+
+        try:
+            blob = np.memmap(folder / BLOB, np.uint8, "c")
+            tensor = openvino.Tensor(blob, shared_memory=True)
+            compiled = openvino.Core().import_model(tensor, "CPU", _settings(options, precision))
+            return OpenVinoProgram(compiled, names, precision, blob)
+        except Exception as error:
+            raise EngineError(f"{names.path}: OpenVINO cannot open the model that it compiled: {error}") from error
+
+
+def _compile(openvino: Any, shell: Shell, arrays: dict[str, np.ndarray], settings: dict[str, Any]) -> Any:
+    """Read the graph with its weights as inputs, put constants over the weights' memory there, and compile."""
+    from litehouse.engines.openvino_deformable import extend
+
+    core = openvino.Core()
+    extend(core, shell.proto.graph)
+    network = core.read_model(_with_weight_inputs(shell))
+    _bind_weights(openvino, network, arrays)
+    _keep_order(network)
+    return core.compile_model(network, "CPU", settings)
 
 
 class OpenVinoProgram:
     """A model that OpenVINO compiled."""
 
-    def __init__(self, model: Model, options: Options, shell: Shell) -> None:
-        """Read the graph with its weights as inputs, put constants over the weights' memory there, and compile."""
-        import openvino
-
-        self.precision = (lower_precision() if options.precision == "fp16" else None) or "fp32"
-        self._path = model.path
-        # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
-        self._arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
-        try:
-            core = openvino.Core()
-            extend(core, shell.proto.graph)
-            network = core.read_model(_with_weight_inputs(shell))
-            _bind_weights(openvino, network, self._arrays)
-            _keep_order(network)
-            self.compiled = core.compile_model(network, "CPU", _settings(options, self.precision))
-            present = {name: index for index, port in enumerate(self.compiled.inputs) for name in port.names}
-            self._outputs = [self.compiled.output(name) for name in model.given_names]
-        except Exception as error:
-            raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
+    def __init__(self, compiled: Any, names: Names, precision: str, memory: object) -> None:
+        """Wrap a compiled model, which refers to that memory."""
+        self.compiled = compiled
+        self.precision = precision
+        self._memory = memory
+        self._path = names.path
+        present = {name: index for index, port in enumerate(compiled.inputs) for name in port.names}
+        self._outputs = [compiled.output(name) for name in names.given]
         # OpenVINO drops inputs that nothing uses.
-        self._slots = [present.get(name, -1) for name in model.fed_names]
+        self._slots = [present.get(name, -1) for name in names.fed]
 
     def bind(self) -> OpenVinoRunner:
         """A runner for one thread at a time."""
         return OpenVinoRunner(self.compiled.create_infer_request(), self._slots, self._outputs, self._path)
+
+    def save(self, folder: Path) -> None:
+        """Write the compiled model."""
+        with open(folder / BLOB, "wb") as file:
+            file.write(self.compiled.export_model().getbuffer())
 
 
 class OpenVinoRunner:
@@ -127,6 +158,8 @@ class OpenVinoRunner:
 
 def _nesting(graph: ir.Graph) -> int:
     """How deep subgraphs are nested."""
+    import onnx_ir as ir
+
     inner = (
         attribute.as_graph()
         for node in graph
@@ -146,20 +179,19 @@ def _fit(array: np.ndarray) -> np.ndarray:
 
 
 def _settings(options: Options, precision: str) -> dict[str, Any]:
-    settings: dict[str, Any] = {
+    return {
         "PERFORMANCE_HINT": "LATENCY",
         "INFERENCE_NUM_THREADS": options.threads or thread_budget(),
         "INFERENCE_PRECISION_HINT": HINTS[precision],
         # Pinning puts every process's threads on the same first cores.
         "ENABLE_CPU_PINNING": False,
     }
-    if options.cache is not None:
-        settings["CACHE_DIR"] = str(options.cache)
-    return settings
 
 
 def _with_weight_inputs(shell: Shell) -> bytes:
     import onnx
+
+    from litehouse.engines.openvino_loops import skip_idle_loops
 
     for name, array in shell.weights.items():
         dtype = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -1,72 +1,213 @@
-"""Chooses the engine for a model."""
+"""Chooses the engine for a model: of those that are safe here, the one that a race finds faster."""
 
 from __future__ import annotations
 
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
+from litehouse.engines.choice import Choice, Figure
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
+from litehouse.engines.race import brief, lead, race, shown
+from litehouse.engines.samples import agree, find_samples
 from litehouse.errors import EngineError
-from litehouse.model import Model, TensorInfo
+from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
 
-# Dtypes that numpy itself knows (text is "object"): engines hand out others as raw bits.
-BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
-BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
+RACE_SECONDS = {"fast": 1.0, "full": 5.0}
+MIN_LEAD = 1.05  # below, the first candidate stays: it loads faster, and processes share its weights
+TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
+RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
 
-def select(options: Options) -> list[Engine]:
-    """The engines that can serve these options, best first: the one they name, else all that offer what they ask for.
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An engine, and what it is to compute in."""
+
+    engine: Engine
+    precision: str
+
+    def __str__(self) -> str:
+        """Its name; the precision where that is not the usual one."""
+        return self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A model that an engine has compiled.
+
+    Attributes:
+        engine: The engine.
+        program: What it made.
+        choice: Why it was that one.
+        seconds: How long it took to compile.
+    """
+
+    engine: Engine
+    program: Program
+    choice: Choice
+    seconds: float
+
+
+def candidates(options: Options, needs: set[str]) -> list[Candidate]:
+    """What can serve these options, the most trusted first.
+
+    Args:
+        options: What the caller wants.
+        needs: What the model computes in, as `safety.needs` tells.
 
     Raises:
-        EngineError: No engine can serve them; the text says what is missing.
+        EngineError: Nothing can; the text says what is missing.
     """
-    needs = set()
+    wanted = set()
     if options.inter_op > 1:
-        needs.add("inter_op")
+        wanted.add("inter_op")
     if cores_for(options.affinity):
-        needs.add("affinity")
-    candidates = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
+        wanted.add("affinity")
+    engines = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
     found, reasons = [], []
-    for engine in candidates:
-        missing = needs - engine.capabilities
-        reason = f"it does not offer {', '.join(sorted(missing))}" if missing else engine.available(options)
+    for engine in engines:
+        missing = wanted - engine.capabilities
+        reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
         if reason is None:
-            found.append(engine)
+            found.append(Candidate(engine, "fp32"))
         else:
             reasons.append(f"{engine.name}: {reason}")
     if not found:
         raise EngineError(f"no engine can run on {options.device!r}. " + "; ".join(reasons))
     if options.precision == "fp16":
-        # Lower precision is allowed, not demanded: an engine that has it comes first, the others stay at fp32.
-        found.sort(key=lambda engine: engine.lower_precision() is None)
+        found += [lower for candidate in found for lower in _lower(candidate, options)]
     return found
 
 
-def compile_first(model: Model, options: Options) -> tuple[Engine, Program]:
-    """The first engine that can build the model, and the program that it built.
+def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
+    # Safety first: the library reads its safe settings when it is imported.
+    unsafe = safety.refusal(engine.name, needs, cache=options.cache) if options.device_kind == "cpu" else None
+    return unsafe or engine.available(options)
+
+
+def _lower(candidate: Candidate, options: Options) -> list[Candidate]:
+    """The same engine in the 16-bit precisions that it has here and that are safe."""
+    engine = candidate.engine
+    announced = engine.lower_precisions() if options.device_kind == "cpu" else ()
+    safe = [name for name in announced if safety.refusal(engine.name, {name}, cache=options.cache) is None]
+    return [Candidate(engine, name) for name in safe]
+
+
+def select(model: Model, options: Options) -> Selected:
+    """The engine for a model, with the model compiled.
 
     Raises:
-        EngineError: None can; the text is that of the best one.
+        EngineError: None can build it; the text is that of the most trusted one.
     """
-    states = [TensorInfo(item.name, model.weights[item.name].dtype, ()) for item in model.states]
-    for info in (*model.inputs, *model.outputs, *states):
-        if info.dtype.name not in BOUNDARY:
-            raise EngineError(
-                f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "
-                "add a Cast to float32 there"
-            )
-    if exchanges := model.exchanges:
-        op, node = exchanges[0]
-        raise EngineError(
-            f"{model.path}: the model is one part of a job over several ranks: {len(exchanges)} of its ops, as "
-            f"{op} (node {node}), exchange data with other processes, which is not supported yet"
-        )
+    found = candidates(options, safety.needs(model))
     failures: list[EngineError] = []
-    for engine in select(options):
+    while found:
         try:
-            return engine, engine.compile(model, options)
+            first = _compiled(found.pop(0), model, options)
         except EngineError as error:
             failures.append(error)
+            continue
+        if not found:
+            why = "no other engine can build the model" if failures else "no other engine serves these options"
+            return first.selected(why)
+        return _challenge(model, options, first, found)
     raise failures[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A candidate with the model compiled."""
+
+    candidate: Candidate
+    program: Program
+    seconds: float
+
+    def selected(self, reason: str, figures: tuple[Figure, ...] = ()) -> Selected:
+        engine = self.candidate.engine
+        choice = Choice(engine.name, self.candidate.precision, reason, figures)
+        return Selected(engine, self.program, choice, self.seconds)
+
+
+def _compiled(candidate: Candidate, model: Model, options: Options) -> _Compiled:
+    start = time.perf_counter()
+    program = candidate.engine.compile(model, options, precision=candidate.precision)
+    return _Compiled(candidate, program, time.perf_counter() - start)
+
+
+def _challenge(model: Model, options: Options, first: _Compiled, others: Sequence[Candidate]) -> Selected:
+    """Race the others against the first, where that can change anything."""
+    if (reason := _known(model, options)) is not None:
+        return first.selected(reason)
+    runner = first.program.bind()
+    samples = find_samples(model, runner)
+    if samples is None:
+        return first.selected("its sizes are only known when it runs, so nothing was timed")
+    if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
+        return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
+    built = [first]
+    for candidate in others:
+        try:
+            built.append(_compiled(candidate, model, options))
+        except EngineError:
+            continue  # it does not take part
+    return _winner(model, options, built, samples)
+
+
+def _known(model: Model, options: Options) -> str | None:
+    """Why no race is needed; None where it is."""
+    if options.tune == "off":
+        return "it is the first choice, and tuning is off"
+    found = {node.op_type for node in model.graph.graph.all_nodes()} & RECURRENT
+    if options.tune == "fast" and found:
+        return f"the network is recurrent ({', '.join(sorted(found))}), which it is known to run best"
+    return None
+
+
+def _winner(model: Model, options: Options, built: list[_Compiled], samples: list[np.ndarray]) -> Selected:
+    reference = built[0].program.bind().run(samples)
+    fit = [built[0], *(rival for rival in built[1:] if _agrees(rival, samples, reference))]
+    unfit = [str(rival.candidate) for rival in built if rival not in fit]
+    with shown(f"timing the engines for {model.path}") as show:
+        times = race([each.program.bind() for each in fit], samples, RACE_SECONDS[options.tune], show)
+    figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
+    best = max(range(len(fit)), key=lambda place: figures[place].lead)
+    if figures[best].lead < MIN_LEAD:
+        best = 0
+    return fit[best].selected(_explain(figures, best, unfit), figures)
+
+
+def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndarray]) -> bool:
+    try:
+        return agree(reference, rival.program.bind().run(samples))
+    except EngineError:
+        return False
+
+
+def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) -> Figure:
+    milliseconds = statistics.median(own) * 1e3
+    return Figure(candidate.engine.name, candidate.precision, milliseconds, lead(own, first), len(own))
+
+
+def _explain(figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:
+    parts = []
+    for place, figure in enumerate(figures):
+        name = figure.engine if figure.precision == "fp32" else f"{figure.engine} in {figure.precision}"
+        parts.append(f"{name} {figure.milliseconds:.3g} ms" + (f" ({figure.lead:.2f}x as fast)" if place else ""))
+    text = ", ".join(parts)
+    if len(figures) > 1:
+        text += f", median of {figures[0].rounds} rounds"
+        if best == 0 and max(figure.lead for figure in figures) > 1:
+            text += f"; less than {MIN_LEAD - 1:.0%} apart, so the one that loads faster stays"
+    if unfit:
+        text += f"; {' and '.join(unfit)} computed other numbers and took no part"
+    return text

@@ -7,6 +7,7 @@ from litehouse import ciphers
 from litehouse.errors import LimitError, LitehouseError, ModelFormatError
 from litehouse.formats.detect import ENCRYPTED, detect
 from litehouse.formats.source import Source, open_source
+from litehouse.identity import find
 from litehouse.model import Model
 from litehouse.options import Limits
 
@@ -40,7 +41,9 @@ def read(
     limits = limits or Limits()
     with open_source(find(source), limits) as opened:
         try:
-            return _read(opened, key, mode, limits)
+            model = _read(opened, key, mode, limits)
+            model.files, model.is_secret = tuple(sorted(opened.beside)), opened.is_secret
+            return model
         except (LitehouseError, ImportError, NameError):
             raise  # the latter two are never the file's fault
         except (MemoryError, RecursionError) as error:
@@ -55,14 +58,6 @@ def read(
                 "please report it if the file is sound",
                 path=opened.path,
             ) from error
-
-
-def find(source: str | os.PathLike[str] | bytes) -> str | os.PathLike[str] | bytes:
-    """The file itself; for `x.mindir` of a network that was exported in parts, its graph `x_graph.mindir`."""
-    if isinstance(source, str | os.PathLike) and not os.path.exists(path := os.fspath(source)):
-        graph = path.removesuffix(".mindir") + "_graph.mindir"
-        return graph if os.path.exists(graph) else source
-    return source
 
 
 def _read(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
@@ -84,6 +79,7 @@ def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits
     from litehouse.formats.mindir.crypto import decrypt
 
     plain = decrypt(opened, key, mode)
+    opened.is_secret = True
     kind = _kind(plain)
     if kind not in ("mindir", "ms"):
         # CBC has no checksum: a wrong key may go unnoticed until here.
@@ -100,6 +96,7 @@ def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits)
             raise ModelFormatError(text, path=opened.path) from error
         raise
     plain = Source.over(opened_bytes, opened.path)
+    opened.is_secret = True
     kind = _kind(plain)
     if kind != "mge":
         raise ModelFormatError(

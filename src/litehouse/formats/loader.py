@@ -148,6 +148,7 @@ class WeightLoader:
         if location not in self._sizes:
             with open_beside(self._source.path, location) as data:
                 self._sizes[location] = data.size
+            self._source.beside.add(location)
             self._present += self._sizes[location]
             total = self._source.size + self._present
             if total > self._limits.max_model_bytes:

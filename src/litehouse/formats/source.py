@@ -19,6 +19,12 @@ class Source:
     """Bytes at offsets, from a file or from memory.
 
     A file is read with `pread`, never mapped, so that a file that shrinks meanwhile is an error and not a dead process.
+
+    Attributes:
+        path: The file, or `"<bytes>"`.
+        size: Count of bytes.
+        beside: The data files that were opened for it.
+        is_secret: Whether any of it was encrypted.
     """
 
     def __init__(
@@ -32,6 +38,8 @@ class Source:
         """Use `open_source` or `Source.over` instead."""
         self.path = path
         self.size = size
+        self.beside: set[str] = set()
+        self.is_secret = False
         self._data = None if data is None else memoryview(data).cast("B")
         self._descriptor = descriptor
 

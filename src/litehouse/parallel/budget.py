@@ -21,22 +21,35 @@ def thread_budget(cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
 
 
 def _quotas(cgroups: Path, own: Path) -> Iterator[float]:
-    """The CPU quotas that hold for this process, in cores: cgroup version 2 from the inside out, and version 1."""
-    try:
-        inside = next(line[3:] for line in own.read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
-        inside = "/"
-    folder = cgroups / inside.lstrip("/")
-    for place in (folder, *(parent for parent in folder.parents if parent.is_relative_to(cgroups))):
+    """The CPU quotas that hold for this process, in cores: from its cgroup out to the root, of versions 2 and 1."""
+    inside = _own_cgroups(own)
+    for place in _outwards(cgroups, inside.get("", "/")):
         try:
             limit, _, period = (place / "cpu.max").read_text().partition(" ")
             if limit != "max":
                 yield int(limit) / int(period)
         except (OSError, ValueError):
             continue
+    for place in _outwards(cgroups / "cpu", inside.get("cpu", "/")):
+        try:
+            allowed = int((place / "cpu.cfs_quota_us").read_text())
+            if allowed > 0:
+                yield allowed / int((place / "cpu.cfs_period_us").read_text())
+        except (OSError, ValueError):
+            continue
+
+
+def _own_cgroups(own: Path) -> dict[str, str]:
+    """The cgroup of this process by controller; that of version 2, which has one for all, by the empty name."""
     try:
-        allowed = int((cgroups / "cpu" / "cpu.cfs_quota_us").read_text())
-        if allowed > 0:
-            yield allowed / int((cgroups / "cpu" / "cpu.cfs_period_us").read_text())
-    except (OSError, ValueError):
-        return
+        lines = [line.split(":", 2) for line in own.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {name: line[2] for line in lines if len(line) == 3 for name in line[1].split(",")}
+
+
+def _outwards(root: Path, inside: str) -> Iterator[Path]:
+    """A folder and those around it, up to the root."""
+    folder = root / inside.lstrip("/")
+    yield folder
+    yield from (parent for parent in folder.parents if parent.is_relative_to(root))

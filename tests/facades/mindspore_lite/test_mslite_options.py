@@ -63,6 +63,8 @@ def test_context(settings, field, value):
         ({"threads": "3", "inter_op": "2"}, "inter_op", 2),
         ({"precision": "fp16"}, "precision", "fp16"),
         ({"cache": "somewhere"}, "cache", Path("somewhere")),
+        ({"cache": "off"}, "cache", False),
+        ({"tune": "full"}, "tune", "full"),
     ],
 )
 def test_section_wins_over_the_context(entries, field, value):
@@ -77,7 +79,7 @@ def test_other_sections_are_read_over():
 @pytest.mark.parametrize(
     ("entries", "text"),
     [
-        ({"thread": "2"}, "no key 'thread'; use one of engine, threads, inter_op, precision, cache"),
+        ({"thread": "2"}, "no key 'thread'; use one of engine, threads, inter_op, precision, tune, cache"),
         ({"threads": "two"}, "threads must be a number, not 'two'"),
         ({"threads": "-1"}, "threads must be"),
         ({"engine": "abacus"}, "engine must be"),

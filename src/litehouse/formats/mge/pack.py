@@ -90,6 +90,7 @@ def _opened(source: Source, place: Place, method: str) -> Source:
     part = source.window(place.offset, place.length or 0)
     if method == PLAIN:
         return part
+    source.is_secret = True
     return Source.over(ciphers.decrypt(method, part.read(0, part.size), path=source.path), source.path)
 
 

@@ -1,0 +1,136 @@
+"""Makes a model ready to run: from the cache where it was built before, else by `select`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
+from litehouse.engines import safety
+from litehouse.engines.base import Names, Program
+from litehouse.engines.choice import Choice
+from litehouse.engines.samples import agree, find_samples
+from litehouse.engines.select import ENGINES, Selected, select
+from litehouse.engines.trials.restored import outputs_of
+from litehouse.errors import EngineError
+from litehouse.identity import own_identity
+from litehouse.machine import cpu_fingerprint
+from litehouse.model import Model, TensorInfo
+from litehouse.options import Options
+from litehouse.parallel.budget import thread_budget
+
+# Dtypes that numpy itself knows (text is "object"): engines hand out others as raw bits.
+BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
+BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+class _DiffersError(Exception):
+    """A program that was saved does not compute what it did before."""
+
+
+def build(model: Model, options: Options) -> Selected:
+    """The model, compiled by the engine that suits it best.
+
+    Raises:
+        EngineError: No engine can run it here.
+    """
+    cache = open_cache(options.cache) if options.device_kind == "cpu" else None
+    identity = model.origin.identify(cache, model.files) if cache and model.origin and not model.is_secret else None
+    if cache is None or model.origin is None or identity is None:
+        _check(model)
+        return select(model, options)
+    key = _key(identity, model, options)
+    if (found := _find(cache, key, model, options)) is not None:
+        return found
+    _check(model)
+    built = select(model, _decided(cache, key, options))
+    if (noted := cache.record("choices", key)) is not None:
+        built = replace(built, choice=Choice.of(noted))
+    elif built.choice.figures:
+        cache.put_record("choices", key, built.choice.facts())
+    is_slow = model.origin.seconds + built.seconds > KEEP_SECONDS
+    return _keep(cache, key, model, options, built) if is_slow else built
+
+
+def _key(identity: str, model: Model, options: Options) -> str:
+    """What decides how a model is built."""
+    settled = replace(options, threads=options.threads or thread_budget(), cache=False)
+    versions = [safety.engine_version(name) for name in ENGINES]
+    shapes = [info.shape for info in model.inputs]
+    parts = (identity, own_identity(), versions, cpu_fingerprint(), settled, shapes)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _decided(cache: Cache, key: str, options: Options) -> Options:
+    """The options, with the engine that won an earlier race."""
+    noted = cache.record("choices", key)
+    if noted is None or noted["precision"] != "fp32":
+        return options
+    return replace(options, engine=noted["engine"], precision="fp32", tune="off")
+
+
+def _find(cache: Cache, key: str, model: Model, options: Options) -> Selected | None:
+    entry = cache.find(key)
+    if entry is None:
+        return None
+    try:
+        return _restored(entry, model, options)
+    except (EngineError, KeyError, TypeError, ValueError):
+        return None  # of a kind that this version does not know, or another process has just replaced it
+
+
+def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
+    facts = entry.facts
+    choice = Choice.of(facts["choice"])
+    engine = ENGINES[choice]
+    if safety.refusal(engine.name, {*facts["needs"], choice.precision}, cache=options.cache) is not None:
+        return None
+    names = Names(model.path, facts["fed"], facts["given"])
+    return Selected(engine, engine.restore(entry.folder, names, options, choice.precision), choice, 0.0)
+
+
+def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selected) -> Selected:
+    """Store what was built, and use it as the next process will: from there."""
+    names, engine, choice = Names.of(model), built.engine, built.choice
+    samples = find_samples(model, built.program.bind())
+    if samples is None:
+        return built
+    facts = {
+        "what": "program",
+        "path": model.path,
+        "choice": choice.facts(),
+        "needs": sorted(safety.needs(model)),
+        "fed": names.fed,
+        "given": names.given,
+    }
+    restored: list[Program] = []
+
+    def write(folder: Path) -> None:
+        built.program.save(folder)
+        found = outputs_of(folder, engine.name, names, options, choice.precision, samples)
+        if found is None or not agree(built.program.bind().run(samples), found):
+            raise _DiffersError
+        restored.append(engine.restore(folder, names, options, choice.precision))
+
+    try:
+        entry = cache.store(key, facts, write)
+    except (EngineError, _DiffersError):
+        return built
+    return replace(built, program=restored[0]) if entry is not None and restored else built
+
+
+def _check(model: Model) -> None:
+    states = [TensorInfo(item.name, model.weights[item.name].dtype, ()) for item in model.states]
+    for info in (*model.inputs, *model.outputs, *states):
+        if info.dtype.name not in BOUNDARY:
+            raise EngineError(
+                f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "
+                "add a Cast to float32 there"
+            )
+    if exchanges := model.exchanges:
+        op, node = exchanges[0]
+        raise EngineError(
+            f"{model.path}: the model is one part of a job over several ranks: {len(exchanges)} of its ops, as "
+            f"{op} (node {node}), exchange data with other processes, which is not supported yet"
+        )

@@ -1,0 +1,56 @@
+"""`Choice`: which engine runs a model, and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What the race measured of one candidate.
+
+    Attributes:
+        engine: Its name.
+        precision: What it computes in.
+        milliseconds: One run, the median over the rounds.
+        lead: How many times as fast as the first candidate it is.
+        rounds: Count of rounds.
+    """
+
+    engine: str
+    precision: str
+    milliseconds: float
+    lead: float
+    rounds: int
+
+
+class Choice(str):
+    """The name of an engine, with why it was chosen.
+
+    Attributes:
+        precision: What it computes in.
+        reason: Why, in a sentence.
+        figures: What the race measured; empty where there was none.
+    """
+
+    precision: str
+    reason: str
+    figures: tuple[Figure, ...]
+
+    def __new__(cls, engine: str, precision: str, reason: str, figures: tuple[Figure, ...] = ()) -> Self:
+        """Make the choice of an engine."""
+        self = super().__new__(cls, engine)
+        self.precision, self.reason, self.figures = precision, reason, figures
+        return self
+
+    def facts(self) -> dict[str, Any]:
+        """The choice as plain data."""
+        figures = [asdict(figure) for figure in self.figures]
+        return {"engine": str(self), "precision": self.precision, "reason": self.reason, "figures": figures}
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> Self:
+        """The choice of which `facts` gave this data."""
+        figures = tuple(Figure(**figure) for figure in facts["figures"])
+        return cls(facts["engine"], facts["precision"], facts["reason"], figures)

@@ -1,0 +1,62 @@
+"""Made-up inputs, to time a model and to compare what its engines compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from litehouse.engines.base import Runner
+from litehouse.errors import EngineError
+from litehouse.model import Model
+
+AGREEMENT = 1e-3  # of the range of an output: engines round differently, and networks amplify it
+MAX_BYTES = 1 << 30
+
+
+def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
+    """Inputs that the model takes, its states behind them; None where it has dynamic sizes or takes none of them."""
+    for arrays in _candidates(model):
+        try:
+            runner.run(arrays)
+        except EngineError:
+            continue  # it divides by an integer input, or looks up what is not there
+        return arrays
+    return None
+
+
+def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
+    """Whether two engines gave the same result, up to rounding."""
+    return all(_is_close(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
+    infos = model.inputs
+    if not all(info.is_static and info.dtype.kind in "fiub" for info in infos):
+        return
+    shapes = [(tuple(map(int, info.shape)), info.dtype) for info in infos]  # type: ignore[arg-type]
+    if sum(int(np.prod(shape, dtype=float)) * dtype.itemsize for shape, dtype in shapes) > MAX_BYTES:
+        return
+    states = [model.weights[state.name] for state in model.states]
+    random = np.random.default_rng(0)
+
+    def drawn(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if dtype.kind == "f":
+            return random.standard_normal(shape, np.float32).astype(dtype)
+        return random.integers(0, 2, shape).astype(dtype)  # indices that most tables have
+
+    makers: tuple[Callable[[tuple[int, ...], np.dtype], np.ndarray], ...] = (drawn, np.ones, np.zeros)
+    for make in makers:
+        yield [*(make(shape, dtype) for shape, dtype in shapes), *states]
+
+
+def _is_close(first: np.ndarray, second: np.ndarray) -> bool:
+    if first.shape != second.shape or first.dtype != second.dtype:
+        return False
+    if first.dtype.kind not in "fc" or not first.size:
+        return bool(np.array_equal(first, second))
+    finite = np.isfinite(first)
+    if not np.array_equal(finite, np.isfinite(second)):
+        return False
+    a, b = first[finite].astype(np.float64), second[finite].astype(np.float64)
+    return bool(np.abs(a - b).max(initial=0.0) <= AGREEMENT * np.abs(a).max(initial=1e-30))

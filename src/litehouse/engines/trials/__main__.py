@@ -1,0 +1,78 @@
+"""One trial: `python -m litehouse.engines.trials ENGINE PRECISION`. The process dies if the machine cannot do it."""
+
+import resource
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from litehouse.engines.trials.cases import Case, float_cases, int8_cases
+from litehouse.engines.trials.children import ABSENT, PASSED, WRONG
+
+HINTS = {"fp32": "f32", "int8": "f32", "fp16": "f16", "bf16": "bf16"}
+TOLERANCE = {"fp32": 1e-4, "int8": 1e-4, "fp16": 1e-2, "bf16": 6e-2}  # as part of the largest expected number
+THREADS = (1, 2)
+
+Run = Callable[[Case, int], np.ndarray]
+
+
+def main(engine: str, precision: str) -> None:
+    """Run all cases, those of floats also where int8 is tried, since quantised networks have floats too."""
+    # No core dump: one byte is too little for a file, and is the value at which the kernel does not pipe it either.
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0) if hard == 0 else (1, 1))
+    run = RUNNERS[engine](precision)
+    cases = [*float_cases(), *(int8_cases() if precision == "int8" else ())]
+    for threads in THREADS:
+        for case in cases:
+            actual = run(case, threads)
+            error = float(np.abs(actual - case.expected).max()) if actual.shape == case.expected.shape else np.inf
+            allowed = max(1.01 * case.step, TOLERANCE[precision] * float(np.abs(case.expected).max()))
+            if not error <= allowed:
+                print(f"{case.name} with {threads} threads is off by {error:.3g}, where {allowed:.3g} is allowed")
+                raise SystemExit(WRONG)
+    print(PASSED)
+
+
+def _onnxruntime(_precision: str) -> Run:
+    import onnxruntime
+
+    def run(case: Case, threads: int) -> np.ndarray:
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = threads
+        settings.log_severity_level = 4
+        session = onnxruntime.InferenceSession(case.model, settings, providers=["CPUExecutionProvider"])
+        return np.asarray(session.run(None, case.inputs)[0])
+
+    return run
+
+
+def _openvino(precision: str) -> Run:
+    import openvino
+
+    core = openvino.Core()
+    # What counts as offered differs with the setting under trial, so it is asked here, and not in the user's process.
+    offered = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if precision.upper() not in offered:
+        print(f"the CPU has no {precision} arithmetic that OpenVINO uses")
+        raise SystemExit(ABSENT)
+
+    def run(case: Case, threads: int) -> np.ndarray:
+        settings: dict[str, Any] = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_NUM_THREADS": threads,
+            "INFERENCE_PRECISION_HINT": HINTS[precision],
+            "ENABLE_CPU_PINNING": False,
+        }
+        compiled = core.compile_model(core.read_model(case.model), "CPU", settings)
+        return np.asarray(next(iter(compiled(case.inputs).values())))
+
+    return run
+
+
+RUNNERS: dict[str, Callable[[str], Run]] = {"onnxruntime": _onnxruntime, "openvino": _openvino}
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

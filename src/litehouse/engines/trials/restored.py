@@ -1,0 +1,58 @@
+"""Opens a compiled model that was saved, in a child process, before this one trusts it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import numpy as np
+
+from litehouse.engines.base import Names
+from litehouse.options import Options
+
+SECONDS = 60.0
+ASKED, ANSWERED, WHAT = "asked.npz", "answered.npz", "asked.json"
+SETTINGS = ("device", "threads", "inter_op", "affinity")  # of the options, what an engine looks at
+
+
+def outputs_of(
+    folder: Path, engine: str, names: Names, options: Options, precision: str, samples: Sequence[np.ndarray]
+) -> list[np.ndarray] | None:
+    """What a saved model gives for these inputs; None where it kills its process, fails, or takes too long."""
+    settings = {name: getattr(options, name) for name in SETTINGS}
+    (folder / WHAT).write_text(json.dumps([engine, asdict(names), settings, precision]))
+    np.savez(folder / ASKED, *samples)
+    try:
+        command = [sys.executable, "-P", "-m", __name__, str(folder)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+        if done.returncode:
+            return None
+        with np.load(folder / ANSWERED) as answered:
+            return list(answered.values())
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    finally:
+        for name in (ASKED, ANSWERED, WHAT):
+            (folder / name).unlink(missing_ok=True)
+
+
+def main(folder: Path) -> None:
+    """Open the model, run it, and write what it gives."""
+    from litehouse.engines.select import ENGINES
+
+    engine, named, settings, precision = json.loads((folder / WHAT).read_text())
+    affinity = settings.pop("affinity")
+    options = Options(**settings, affinity=affinity if isinstance(affinity, str) else tuple(affinity))
+    names = Names(**{field.name: named[field.name] for field in fields(Names)})
+    with np.load(folder / ASKED) as asked:
+        samples = list(asked.values())
+    program = ENGINES[engine].restore(folder, names, options, precision)
+    np.savez(folder / ANSWERED, *program.bind().run(samples))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
