@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 import threading
@@ -22,8 +23,11 @@ from litehouse.options import Limits, Options
 
 if TYPE_CHECKING:
     from litehouse.engines.base import Program, Runner
+    from litehouse.engines.choice import Choice
+    from litehouse.engines.select import Selected
 
 REMEMBERED_SHAPES = 16
+ndarray = np.ndarray  # looked up once
 PLAIN_MODE = "AES-GCM"  # the usual one, which says nothing about a file that is not encrypted
 Item = TypeVar("Item")
 
@@ -123,8 +127,7 @@ class _Build:
     program: Program
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...] | None
-    shapes: tuple[tuple[int, ...] | None, ...]  # None where a dimension is dynamic
-    dtypes: tuple[np.dtype, ...]
+    expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
     runners: list[Runner] = field(default_factory=list)
 
 
@@ -149,11 +152,11 @@ class Session:
         self._state = self._first_state()
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
         built = build(model, self.options)
-        self._engine, program = built.engine, built.program
-        self.engine = built.choice
-        self.precision = built.choice.precision
-        self._program: Program | None = program  # as the file has it; a resize may need another one
-        self._build: _Build | None = _build(program, model.inputs, model.outputs)
+        self._program: Program | None
+        self._use(built)
+        is_timed = self.options.engine == "auto" and self.options.tune != "off"
+        self._is_settled = not is_timed or _is_static(model.inputs)  # without sizes no engine can be timed
+        self._build: _Build | None = _build(built.program, model.inputs, model.outputs)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -190,18 +193,20 @@ class Session:
         build = self._build
         if build is None:
             raise EngineError("the session is closed; load the model again")
-        if type(inputs) is not list and isinstance(inputs, Mapping):
-            inputs = _in_order(inputs, build.inputs)
-        if type(inputs) is not list and not isinstance(inputs, Sequence):
-            raise ShapeError(f"give the inputs as a list, as run([x]), not as {type(inputs).__name__}")
-        if len(inputs) != len(build.shapes):
+        if type(inputs) is not list:
+            inputs = _as_list(inputs, build.inputs)
+        if len(inputs) != len(build.expected):
             raise ShapeError(
-                f"the model takes {len(build.shapes)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
+                f"the model takes {len(build.expected)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
             )
-        for array, shape, dtype in zip(inputs, build.shapes, build.dtypes):  # noqa: B905  (counted above)
+        for array, (shape, dtype) in zip(inputs, build.expected):  # noqa: B905  (counted above)
             # The common case costs a microsecond less without a call per input.
-            plain = type(array) is np.ndarray and array.flags.c_contiguous
-            if not plain or array.shape != shape or array.dtype != dtype:
+            if (
+                type(array) is not ndarray
+                or array.dtype is not dtype
+                or array.shape != shape
+                or not array.flags.c_contiguous
+            ):
                 inputs = [_checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
                 break
         try:
@@ -209,7 +214,7 @@ class Session:
         except IndexError:
             runner = build.program.bind()
         try:
-            return self._run_with_state(runner, inputs) if self.model.states else runner.run(inputs)
+            return self._run_with_state(runner, inputs) if self._state else runner.run(inputs)
         finally:
             build.runners.append(runner)
 
@@ -301,6 +306,12 @@ class Session:
         """Close the session."""
         self.close()
 
+    def _use(self, built: Selected) -> None:
+        self._engine = built.engine
+        self._program = built.program  # as the file has it; a resize may need another one
+        self.engine: Choice = built.choice
+        self.precision = built.choice.precision
+
     def _first_state(self) -> list[np.ndarray]:
         return [self.model.weights[state.name] for state in self.model.states]
 
@@ -321,6 +332,8 @@ class Session:
         model = self.model
         infos = tuple(replace(info, shape=shape) for info, shape in zip(model.inputs, shapes, strict=True))
         if all(_fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
+            if not self._is_settled:
+                self._settle(infos)
             assert self._program is not None  # the session is open
             return _build(self._program, infos, model.outputs if _is_static(model.outputs) else None)
         if model.translate is not None:
@@ -338,6 +351,15 @@ class Session:
             wanted = [list(shape) for shape in shapes]
             raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
         return build
+
+    def _settle(self, inputs: tuple[TensorInfo, ...]) -> None:
+        """Choose the engine anew, now that the sizes are known; later ones stay with it."""
+        from litehouse.engines.build import build
+
+        sized = copy.copy(self.model)
+        sized.inputs = inputs
+        self._use(build(sized, self.options))
+        self._is_settled = True
 
     def _translated(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
         """A build of a model that is translated anew for each size of its inputs."""
@@ -379,8 +401,8 @@ def _known_shape(info: TensorInfo, found: tuple[int, ...]) -> tuple[Any, ...]:
 
 
 def _build(program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None) -> _Build:
-    shapes = tuple(info.shape if info.is_static else None for info in inputs)
-    return _Build(program, inputs, outputs, shapes, tuple(info.dtype for info in inputs))  # type: ignore[arg-type]
+    expected = tuple((info.shape if info.is_static else None, info.dtype) for info in inputs)
+    return _Build(program, inputs, outputs, expected)  # type: ignore[arg-type]
 
 
 def _is_static(infos: tuple[TensorInfo, ...]) -> bool:
@@ -391,6 +413,14 @@ def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
     return len(shape) == len(info.shape) and all(
         not isinstance(size, int) or size == given for size, given in zip(info.shape, shape, strict=True)
     )
+
+
+def _as_list(inputs: Any, infos: tuple[TensorInfo, ...]) -> Sequence[np.ndarray]:
+    if isinstance(inputs, Mapping):
+        return _in_order(inputs, infos)
+    if not isinstance(inputs, Sequence):
+        raise ShapeError(f"give the inputs as a list, as run([x]), not as {type(inputs).__name__}")
+    return inputs
 
 
 def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...], what: str = "input") -> list[Item]:

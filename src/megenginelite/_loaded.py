@@ -36,7 +36,7 @@ def read_model(source: str | os.PathLike[str] | bytes, head: bytes, settings: Se
     if cipher and not ciphers.is_registered(cipher):
         fail(f"The decryption method {cipher} is not registed yet.")
     try:
-        model = litehouse.read(source, mode=cipher) if cipher else litehouse.read(source)
+        model = litehouse.read(source, mode=cipher) if cipher else litehouse.read(source, cache=True)
     except ModelFormatError as error:
         text = str(error)
         fail(text if "invalid model format" in text else f"invalid model format: {text}", error)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from litehouse._version import __version__
+from litehouse.cli.cache import cache_app
 from litehouse.cli.convert import convert_command
 from litehouse.cli.doctor import doctor_command
 from litehouse.cli.inspect import inspect_command
@@ -26,6 +27,7 @@ app.command("inspect")(inspect_command)
 app.command("convert")(convert_command)
 app.command("verify")(verify_command)
 app.command("doctor")(doctor_command)
+app.add_typer(cache_app, name="cache")
 
 
 def _print_version(wanted: bool) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from litehouse.cli.console import CommandError, stdout, working
 from litehouse.model import Model
-from litehouse.options import DEVICES, ENGINES, PRECISIONS, Options
+from litehouse.options import DEVICES, ENGINES, PRECISIONS, TUNINGS, Options
 from litehouse.session import Session, read
 
 KEY_SIZES = (16, 24, 32)
@@ -45,26 +45,36 @@ Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine
 Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="The device; gpu:1 for the second one.")]
 Threads = Annotated[int, typer.Option(min=0, metavar="N", help="Threads inside one op; 0 takes the process's budget.")]
 Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="fp16 allows lower precision.")]
+Tune = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(TUNINGS),
+        help="How long to look for the fastest engine: fast takes about a second, full about five.",
+        show_default=False,
+    ),
+]
 
 Resize = Annotated[bool, typer.Option("--resize", help="Give the model's inputs the shapes of the arrays first.")]
 
 
-def make_options(engine: str, device: str, threads: int, precision: str) -> Options:
+def make_options(engine: str, device: str, threads: int, precision: str, **more: str) -> Options:
     """The options, or a usage error that says what is allowed."""
     try:
-        return Options(engine=engine, device=device, threads=threads, precision=precision)
+        return Options(engine=engine, device=device, threads=threads, precision=precision, **more)  # type: ignore[arg-type]
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
 
-def read_model(path: Path, key: str | None, mode: str) -> Model:
+def read_model(path: Path, key: str | None, mode: str, *, cache: bool = False) -> Model:
     """Read a model file, with a spinner on a terminal."""
     with working(f"Reading {path.name}"):
-        return read(path, key=parse_key(key), mode=mode)
+        return read(path, key=parse_key(key), mode=mode, cache=cache)
 
 
 def build_session(model: Model, options: Options) -> Session:
-    """Build a model, with a spinner on a terminal."""
+    """Build a model. A race shows a bar of its own; else there is a spinner on a terminal."""
+    if options.engine == "auto" and options.tune != "off":
+        return Session(model, options)
     with working(f"Building {Path(model.path).name}"):
         return Session(model, options)
 

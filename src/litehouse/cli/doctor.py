@@ -9,7 +9,7 @@
     machine    {cpu, cores, threads, threads_from}: how many threads a model gets, and what sets that
     engines    [{engine, version: null | text, precision, safe, reason, environment: {name: value}, meaning}]
     extras     [{name, version: null | text, meaning}]
-    cache      {folder: null | text, trouble: null | text, bytes, entries, limit}
+    cache      {folder: null | text, trouble: null | text, bytes, entries, limit: null | bytes}
     rehearsed  null, or the value of LITEHOUSE_FAIL_PROBES
 """
 
@@ -141,7 +141,7 @@ def _cache() -> dict[str, Any]:
         "trouble": reason,
         "bytes": sum(sizes),
         "entries": 0 if found is None else len(found.entries()),
-        "limit": 0 if found is None else found.limit,
+        "limit": None if found is None else found.limit,
     }
 
 
@@ -213,7 +213,7 @@ def _extra_line(extra: Mapping[str, Any]) -> str:
 def _cache_lines(cache: Mapping[str, Any]) -> list[tuple[str, str]]:
     state = "in use" if cache["trouble"] is None else f"{cache['trouble']}; models are built anew at every start"
     lines = [("folder", cache["folder"] or "none"), ("state", state)]
-    if cache["limit"]:
+    if cache["limit"] is not None:
         size = f"{bytes_text(cache['bytes'])}, {cache['entries']} models; {bytes_text(cache['limit'])} at most"
         lines.append(("size", size))
     return lines

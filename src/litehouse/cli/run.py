@@ -18,6 +18,7 @@ from litehouse.cli.arguments import (
     Precision,
     Resize,
     Threads,
+    Tune,
     build_session,
     make_options,
     read_model,
@@ -67,17 +68,18 @@ def run_command(
     device: Device = "cpu",
     threads: Threads = 0,
     precision: Precision = "fp32",
+    tune: Tune = None,
     key: Key = None,
     mode: Mode = "AES-GCM",
     debug: Debug = False,  # noqa: ARG001  (for @reporting)
 ) -> None:
     """Run a model on arrays from files, and show what it returns."""
-    options = make_options(engine, device, threads, precision)
+    options = make_options(engine, device, threads, precision, **({} if tune is None else {"tune": tune}))
     if zeros and random is not None:
         raise typer.BadParameter("--zeros and --random exclude each other")
     if output is not None:
         _refuse_file(output)
-    network = read_model(model, key, mode)
+    network = read_model(model, key, mode, cache=True)
     if output is not None and not force:
         _refuse_overwriting(output_paths(output, len(network.outputs)))
     fill = "zeros" if zeros else np.random.default_rng(random) if random is not None else None
@@ -88,6 +90,8 @@ def run_command(
         results = session.run(arrays)
         _show_outputs(network.outputs, results)
         show_engine(session)
+        if session.engine.figures:
+            stdout().print(f"timed: {session.engine.reason}", style="dim", soft_wrap=True)
         if output is not None:
             paths = save_outputs(output, results)
             stdout().print(f"wrote {paths[0]}" + (f" to {paths[-1].name}" if len(paths) > 1 else ""), soft_wrap=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litehouse.engines.base import Names
+from litehouse.engines.base import Names, Runner
+from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, small_buffers
 from litehouse.errors import EngineError
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for, pinned
@@ -121,10 +122,15 @@ class OnnxRuntimeProgram:
         self._options = options
         self._source = source
         self._cores = cores_for(options.affinity)
+        self._buffers = small_buffers(session, names) if options.device_kind == "cpu" else None
 
-    def bind(self) -> OnnxRuntimeRunner:
+    def bind(self) -> Runner:
         """A runner; any number of them may run at once."""
-        return OnnxRuntimeRunner(self.session, self._names, self._cores)
+        plain = OnnxRuntimeRunner(self.session, self._names, self._cores)
+        if self._buffers is None or self._cores:
+            return plain
+        bound = BoundPairRunner if len(self._buffers) == 2 == len(self._names.fed) * 2 else BoundRunner
+        return bound(self.session, self._names, self._buffers, plain)
 
     def save(self, folder: Path) -> None:
         """Write the optimised graph and its packed weights, which takes a second session for a moment."""

@@ -35,11 +35,11 @@ class OpenVinoEngine:
     capabilities = frozenset[str]()
 
     def lower_precisions(self) -> tuple[str, ...]:
-        """The 16-bit precisions that this CPU has, by OpenVINO's word."""
-        import openvino
+        """The 16-bit precisions that it has on some CPUs; whether this is one shows in a trial.
 
-        announced = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-        return tuple(precision for precision in ("bf16", "fp16") if precision.upper() in announced)
+        To ask OpenVINO here would load the library, and safe settings would come too late.
+        """
+        return ("bf16", "fp16")
 
     def available(self, options: Options) -> str | None:
         """Why this engine cannot serve the options; None when it can."""

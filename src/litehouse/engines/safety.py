@@ -29,6 +29,7 @@ PRECISIONS = {"onnxruntime": ("fp32", "int8"), "openvino": ("fp32", "int8", "fp1
 """What each engine can compute in, if the machine can."""
 REFERENCE = "onnxruntime"
 REHEARSAL = "LITEHOUSE_FAIL_PROBES"
+TRIAL_FILES = ("__main__.py", "cases.py", "children.py")
 PACKAGES = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann"), "openvino": ("openvino",)}
 
 CAP = "ONEDNN_MAX_CPU_ISA"
@@ -37,6 +38,7 @@ CAPS = {
     "AVX512_CORE_FP16": {"amx_tile"},
     "AVX512_CORE": {"avx512_vnni", "avx512_bf16", "avx512_fp16"},
     "AVX2": {"avx512f", "avx_vnni"},
+    "AVX": {"avx2"},
     "SSE41": {"avx"},
 }
 LADDER = list(CAPS)
@@ -65,7 +67,7 @@ class Verdict:
         engine: The engine's name.
         precision: "fp32", "int8" (quantised networks), "fp16" or "bf16".
         safe: Whether it may be used.
-        reason: Why not, or why only with the settings of `environment`; empty where all is well.
+        reason: Why not, or why only with the settings of `environment`, or what it cannot run; empty where all is well.
         environment: Variables that must be set before the engine's library is loaded.
     """
 
@@ -225,7 +227,8 @@ def _judged(
 ) -> tuple[Verdict, float]:
     """The verdict from the last trial, and from the first one, which was without any setting."""
     if outcome.kind == "passed":
-        return Verdict(*pair, True, first.words, environment), float("inf")
+        words = [first.words, outcome.words] if environment else [outcome.words]
+        return Verdict(*pair, True, ", ".join(filter(None, words)), environment), float("inf")
     if outcome.kind in ("late", "unclear"):
         # Nothing replaces the reference, and nothing speaks against it.
         if pair[0] == REFERENCE:
@@ -298,5 +301,5 @@ def _key(engine: str, precision: str) -> str:
 @functools.cache
 def _trial_identity() -> str:
     """A digest of the trials: a verdict from others is none."""
-    parts = sorted((Path(__file__).parent / "trials").glob("*.py"))
-    return hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+    folder = Path(__file__).parent / "trials"
+    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in TRIAL_FILES)).hexdigest()

@@ -144,7 +144,7 @@ def _convolve(image: np.ndarray, kernel: np.ndarray, group: int) -> np.ndarray:
 
 def _product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """A matrix product without BLAS, which is one more library that may die on a strange CPU (seen)."""
-    return np.einsum("...ij,...jk->...ik", left.astype(np.float64), right.astype(np.float64))
+    return np.asarray(np.einsum("...ij,...jk->...ik", left.astype(np.float64), right.astype(np.float64)))
 
 
 def _convolution(name: str, image: np.ndarray, kernel: np.ndarray, group: int = 1) -> Case:

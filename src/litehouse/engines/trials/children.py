@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -43,35 +44,49 @@ class Outcome:
     Attributes:
         kind: "passed"; "broken": it died, failed or gave wrong numbers; "absent": the machine does not have what was
             to be tried; "late": the time limit ended it; "unclear": it was ended from outside, or could not begin.
-        words: What happened; empty where it passed.
+        words: What happened; where it passed, what was amiss all the same.
     """
 
     kind: Kind
     words: str = ""
 
 
-def run_trials(trials: Sequence[tuple[str, str, Mapping[str, str]]], limit: float | None = None) -> list[Outcome]:
+def run_trials(trials: Sequence[tuple[str, str, Mapping[str, str]]]) -> list[Outcome]:
     """Run trials (engine, precision, environment) side by side."""
-    seconds = LIMIT if limit is None else limit
-    deadline = time.monotonic() + seconds
+    return run_children([((*PROGRAM, engine, precision), environment) for engine, precision, environment in trials])
+
+
+def run_children(programs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Outcome]:
+    """Run Python programs (arguments of the interpreter, environment) side by side, each under the time limit.
+
+    One that does what it should prints `PASSED` as its last word.
+    """
+    deadline = time.monotonic() + LIMIT
     started: list[_Child | Outcome] = []
     try:
-        for engine, precision, environment in trials:
-            started.append(_start(engine, precision, environment))
-        return [item if isinstance(item, Outcome) else item.outcome(deadline, seconds) for item in started]
+        for arguments, environment in programs:
+            started.append(_start(arguments, environment))
+        return [item if isinstance(item, Outcome) else item.outcome(deadline) for item in started]
     finally:
         for item in started:
             if isinstance(item, _Child):
                 item.close()
 
 
-def _start(engine: str, precision: str, environment: Mapping[str, str]) -> _Child | Outcome:
+def forbid_core_dump() -> None:
+    """Let this process die without a trace: it is a trial, and somebody watches it."""
+    # One byte is too little for a file, and is the value at which the kernel does not pipe the dump either.
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0) if hard == 0 else (1, 1))
+
+
+def _start(arguments: Sequence[str], environment: Mapping[str, str]) -> _Child | Outcome:
     python = os.fsdecode(get_executable() or "")
     # Inside another program it may be that program, which would start once more.
     if getattr(sys, "frozen", False) or "py" not in Path(python).name.lower():
         return Outcome("unclear", f"no Python to start a child process with ({python or 'none'})")
     try:
-        return _Child([python, "-P", *PROGRAM, engine, precision], environment)
+        return _Child([python, "-P", *arguments], environment)
     except OSError as error:
         return Outcome("unclear", f"no child process could be started ({error})")
 
@@ -95,12 +110,12 @@ class _Child:
             )
             self._files = files.pop_all()
 
-    def outcome(self, deadline: float, seconds: float) -> Outcome:
+    def outcome(self, deadline: float) -> Outcome:
         """Wait for the end, and say how it was."""
         try:
             status = self._process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            return Outcome("late", f"it did not end within {seconds:g} seconds")
+            return Outcome("late", f"it did not end within {LIMIT:g} seconds")
         return judge(status, _last_line(self._output), _last_line(self._errors))
 
     def close(self) -> None:
@@ -130,7 +145,8 @@ def judge(status: int, output: str, errors: str) -> Outcome:
     if status == ABSENT:
         return Outcome("absent", output)
     if status == 0:
-        return Outcome("passed") if output == PASSED else Outcome("broken", "it ends without a result")
+        word, _, rest = output.partition(" ")
+        return Outcome("passed", rest) if word == PASSED else Outcome("broken", "it ends without a result")
     if errors.startswith(("ImportError", "ModuleNotFoundError")):
         return Outcome("unclear", f"it cannot be imported ({errors})")
     return Outcome("broken", f"it ends with an error ({errors or f'exit status {status}'})")

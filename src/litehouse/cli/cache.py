@@ -1,0 +1,73 @@
+"""`litehouse cache`: what is kept on disk for the next start, and how to be rid of it."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from litehouse.cache import Cache, Entry, default_folder, open_cache, trouble
+from litehouse.cli.arguments import Debug
+from litehouse.cli.console import CommandError, bytes_text, reporting, stdout, table
+
+Folder = Annotated[Path | None, typer.Option("--folder", help="Another folder than the user's own.")]
+
+cache_app = typer.Typer(help="List or clear what is kept for the next start.", no_args_is_help=True)
+
+
+@cache_app.command("list")
+@reporting
+def list_command(
+    folder: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    debug: Debug = False,  # noqa: ARG001  (for @reporting)
+) -> None:
+    """List the models that are kept, the last used first."""
+    cache = _cache(folder)
+    entries = cache.entries()
+    if as_json:
+        rows = [{"what": _what(entry), "bytes": entry.nbytes, "used": entry.used, **_about(entry)} for entry in entries]
+        typer.echo(json.dumps({"folder": str(cache.folder), "limit": cache.limit, "entries": rows}, indent=2))
+        return
+    shown = table("model", "kept", "size", "last used", right=("size",))
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+        shown.add_row(_about(entry)["path"], _what(entry), bytes_text(entry.nbytes), used)
+    console = stdout()
+    if entries:
+        console.print(shown)
+    total = bytes_text(sum(entry.nbytes for entry in entries))
+    console.print(f"{len(entries)} kept in {cache.folder}, {total} of {bytes_text(cache.limit)}", soft_wrap=True)
+
+
+@cache_app.command("clear")
+@reporting
+def clear_command(folder: Folder = None, debug: Debug = False) -> None:  # noqa: ARG001  (for @reporting)
+    """Remove all that is kept. A program that uses a model goes on undisturbed."""
+    cache = _cache(folder)
+    try:
+        freed = cache.clear()
+    except OSError as error:
+        raise CommandError(f"{cache.folder} cannot be cleared ({error.strerror}); check who may write there") from error
+    stdout().print(f"freed {bytes_text(freed)} in {cache.folder}", soft_wrap=True)
+
+
+def _cache(folder: Path | None) -> Cache:
+    chosen = folder or default_folder()
+    if chosen is None:
+        raise CommandError("there is no cache: LITEHOUSE_CACHE_DIR is set, but empty; name a folder with --folder")
+    cache = open_cache(chosen)
+    if cache is None:
+        raise CommandError(f"the cache is not used: {trouble(chosen)}")
+    return cache
+
+
+def _about(entry: Entry) -> dict[str, Any]:
+    choice = entry.facts.get("choice", {})
+    return {"path": str(entry.facts.get("path", "")), "engine": choice.get("engine"), "reason": choice.get("reason")}
+
+
+def _what(entry: Entry) -> str:
+    engine = _about(entry)["engine"]
+    return f"compiled for {engine}" if engine else str(entry.facts.get("what", "unknown"))
