@@ -5,6 +5,7 @@ All of it can be deleted at any time. Whatever is missing, damaged or of another
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -171,11 +172,12 @@ class Cache:
         if not folder.exists():
             return
         try:
-            old = Path(tempfile.mkdtemp(dir=self._entries, prefix=".old-"))
-            os.rename(folder, old)
-            shutil.rmtree(old, ignore_errors=True)
+            old = tempfile.mkdtemp(dir=self._entries, prefix=".old-")
         except OSError:
             return
+        with contextlib.suppress(OSError):  # another process has done it
+            os.rename(folder, old)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def open_cache(setting: bool | Path = True) -> Cache | None:

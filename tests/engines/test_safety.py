@@ -28,6 +28,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A process that knows nothing yet, with a cache of its own, on a CPU without a lower instruction set."""
     monkeypatch.setattr(safety, "_known", {})
     monkeypatch.setattr(safety, "_applied", {})
+    monkeypatch.setattr(safety, "_replaced", {})
     monkeypatch.setattr(safety, "cpu_flags", frozenset)
     monkeypatch.setenv("LITEHOUSE_CACHE_DIR", str(tmp_path / "cache"))
     for name in (safety.REHEARSAL, *safety.OWN_CAPS):
@@ -41,7 +42,7 @@ class Trials:
         self._monkeypatch, self._log = monkeypatch, log
 
     def program(self, code: str) -> None:
-        note = f"import os, sys; open({str(self._log)!r}, 'a').write(os.environ.get({CAP!r}, '-') + '\\n')"
+        note = f"import os, sys; open({str(self._log)!r}, 'a').write((os.environ.get({CAP!r}, '-') or 'none') + '\\n')"
         self._monkeypatch.setattr(children, "PROGRAM", ("-c", f"{note}\n{code}"))
 
     @property
@@ -60,7 +61,7 @@ def trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
 
 @pytest.mark.parametrize(("name", "precision"), ALL)
 def test_real_trials(name: str, precision: str) -> None:
-    (outcome,) = children.run_trials([(name, precision, {})])
+    (outcome,) = children.run_trials([(name, precision, os.environ)])
     assert outcome.kind in ("passed", "absent"), outcome.words
     assert precision not in ("fp32", "int8") or outcome.kind == "passed"
 
@@ -104,7 +105,7 @@ def test_wrong_numbers_are_found(monkeypatch: pytest.MonkeyPatch, name: str) -> 
         "trial.main(*sys.argv[1:])\n"
     )
     monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([(name, "fp32", {})])
+    (outcome,) = children.run_trials([(name, "fp32", os.environ)])
     assert outcome.kind == "broken"
     assert outcome.words.startswith("it computes wrong numbers: a matrix product with 1 thread is off by 0.01")
 
@@ -117,7 +118,7 @@ def test_numbers_that_are_no_numbers_are_wrong(monkeypatch: pytest.MonkeyPatch) 
         "trial.main('none', 'fp32')\n"
     )
     monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([("onnxruntime", "fp32", {})])
+    (outcome,) = children.run_trials([("onnxruntime", "fp32", os.environ)])
     assert "is off by nan" in outcome.words
 
 
@@ -146,7 +147,7 @@ def test_trials_leave_no_core_dump(monkeypatch: pytest.MonkeyPatch) -> None:
         "trial.main('none', 'fp32')\n"
     )
     monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([("onnxruntime", "fp32", {})])
+    (outcome,) = children.run_trials([("onnxruntime", "fp32", os.environ)])
     assert outcome.words in ("0", "1")
 
 
@@ -276,6 +277,18 @@ def test_settings_are_put_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ[CAP] == "SSE41"
     monkeypatch.setattr(safety, "_is_loaded", lambda _: True)
     assert safety.apply(CAPPED) == CAPPED  # what is in force is lower still
+
+
+@pytest.mark.parametrize("own", ["", "AVX512_CORE"])
+def test_a_trial_is_for_any_process(trials: Trials, monkeypatch: pytest.MonkeyPatch, own: str) -> None:
+    """What this process has put in force for another precision is not there in the trial."""
+    monkeypatch.setattr(safety, "_is_loaded", lambda _: False)
+    monkeypatch.setenv(CAP, own)
+    safety.apply(CAPPED)
+    trials.program(PASS)
+    verdict("openvino", "fp32")
+    assert os.environ[CAP] == "AVX2"
+    assert trials.caps == [own or "none"]
 
 
 def test_a_library_that_was_loaded_without_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:

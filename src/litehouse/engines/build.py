@@ -44,10 +44,9 @@ def build(model: Model, options: Options) -> Selected:
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
-    built = select(model, _decided(cache, key, options))
-    if (noted := cache.record("choices", key)) is not None:
-        built = replace(built, choice=Choice.of(noted))
-    elif built.choice.figures:
+    noted = cache.record("choices", key)
+    built = select(model, options, None if noted is None else Choice.of(noted))
+    if noted is None and built.choice.figures:
         cache.put_record("choices", key, built.choice.facts())
     is_slow = model.origin.seconds + built.seconds > KEEP_SECONDS
     return _keep(cache, key, model, options, built) if is_slow else built
@@ -60,14 +59,6 @@ def _key(identity: str, model: Model, options: Options) -> str:
     shapes = [info.shape for info in model.inputs]
     parts = (identity, own_identity(), versions, cpu_fingerprint(), settled, shapes)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-
-def _decided(cache: Cache, key: str, options: Options) -> Options:
-    """The options, with the engine that won an earlier race."""
-    noted = cache.record("choices", key)
-    if noted is None or noted["precision"] != "fp32":
-        return options
-    return replace(options, engine=noted["engine"], precision="fp32", tune="off")
 
 
 def _find(cache: Cache, key: str, model: Model, options: Options) -> Selected | None:

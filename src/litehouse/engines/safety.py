@@ -56,7 +56,8 @@ QUANTISED = (
 
 _lock = threading.Lock()
 _known: dict[tuple[str, str], Verdict] = {}
-_applied: dict[str, str] = {}
+_applied: dict[str, str] = {}  # variables that this process has set
+_replaced: dict[str, str | None] = {}  # what they were before
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,10 @@ def apply(verdict: Verdict) -> Verdict:
             settings = " ".join(f"{name}={value}" for name, value in missing.items())
             reason = f"{verdict.reason}; with {settings} it is safe, but it was loaded in this process without that"
             return replace(verdict, safe=False, reason=f"{reason}: set it before the program starts")
-        os.environ.update(missing)
-        _applied.update(missing)
+        cpu_fingerprint()  # is that of the process as it was started
+        for name, value in missing.items():
+            _replaced.setdefault(name, os.environ.get(name))
+            _applied[name] = os.environ[name] = value
         return verdict
 
 
@@ -214,7 +217,7 @@ def _tried(pairs: Sequence[tuple[str, str]]) -> list[tuple[Verdict, float]]:
     settings: dict[tuple[str, str], list[dict[str, str]]] = {pair: [{}, *_safe_settings(pair[0])] for pair in pairs}
     while open_pairs := [pair for pair in pairs if pair not in made]:
         turns = [settings[pair].pop(0) for pair in open_pairs]
-        outcomes = run_trials([(*pair, turn) for pair, turn in zip(open_pairs, turns, strict=True)])
+        outcomes = run_trials([(*pair, _started_with() | turn) for pair, turn in zip(open_pairs, turns, strict=True)])
         for pair, turn, outcome in zip(open_pairs, turns, outcomes, strict=True):
             cause = first.setdefault(pair, outcome)
             if outcome.kind != "broken" or not settings[pair]:
@@ -246,12 +249,19 @@ def _safe_settings(engine: str) -> list[dict[str, str]]:
         is_lower = is_lower or bool(signs & cpu_flags())
         if is_lower:
             lower.append(name)
-    own = next((os.environ[name].upper() for name in OWN_CAPS if os.environ.get(name)), "")
+    variables = _started_with()
+    own = next((variables[name].upper() for name in OWN_CAPS if variables.get(name)), "")
     if own in CAPS:
         lower = [name for name in lower if LADDER.index(name) > LADDER.index(own)]
     elif own:
         lower = lower[-1:]  # one that is not on the ladder; the lowest is never higher
     return [{CAP: name} for name in lower]
+
+
+def _started_with() -> dict[str, str]:
+    """The variables without the settings that this process has put in force: verdicts are for any process."""
+    variables = {**os.environ, **_replaced}
+    return {name: value for name, value in variables.items() if value is not None}
 
 
 def _in_force(name: str, value: str) -> bool:

@@ -36,6 +36,10 @@ class Candidate:
     engine: Engine
     precision: str
 
+    def is_in(self, choice: Choice) -> bool:
+        """Whether a choice is this one."""
+        return (choice, choice.precision) == (self.engine.name, self.precision)
+
     def __str__(self) -> str:
         """Its name; the precision where that is not the usual one."""
         return self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
@@ -103,13 +107,21 @@ def _lower(candidate: Candidate, options: Options) -> list[Candidate]:
     return [Candidate(engine, name) for name in safe]
 
 
-def select(model: Model, options: Options) -> Selected:
+def select(model: Model, options: Options, known: Choice | None = None) -> Selected:
     """The engine for a model, with the model compiled.
+
+    Args:
+        model: The model.
+        options: What the caller wants.
+        known: What an earlier race found.
 
     Raises:
         EngineError: None can build it; the text is that of the most trusted one.
     """
     found = candidates(options, safety.needs(model))
+    if known is not None:
+        for winner in (candidate for candidate in found if candidate.is_in(known)):
+            return _compiled(winner, model, options).selected(known.reason, known.figures)
     failures: list[EngineError] = []
     while found:
         try:

@@ -105,7 +105,7 @@ class _Child:
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._errors,
-                env={**os.environ, "PYTHONPATH": paths, **environment},
+                env={**environment, "PYTHONPATH": paths},
                 start_new_session=True,  # what interrupts this process must not look like a death of the trial
             )
             self._files = files.pop_all()

@@ -1,0 +1,253 @@
+"""Which engine is chosen: by safety first, then by a race whose figures are kept."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import litehouse
+from litehouse.cache import Cache
+from litehouse.engines import race as race_module
+from litehouse.engines import safety, select
+from litehouse.engines.choice import Choice, Figure
+from litehouse.engines.onnxruntime import OnnxRuntimeEngine
+from litehouse.engines.race import lead, race
+from litehouse.engines.safety import Verdict
+from litehouse.engines.samples import agree
+from onnx_models import mlp, model, node
+
+X = np.ones((2, 4), "f")
+
+
+class _Program:
+    def __init__(self, program: Any, owner: "FakeEngine") -> None:
+        self.runner, self.owner = program.bind(), owner
+        self.precision = program.precision
+
+    def bind(self) -> "_Program":
+        return self
+
+    def save(self, folder: Path) -> None:
+        raise litehouse.EngineError("nothing to save")
+
+    def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+        if self.owner.seconds:
+            time.sleep(self.owner.seconds)
+        return [array * np.float32(self.owner.factor) for array in self.runner.run(inputs)]
+
+
+class FakeEngine(OnnxRuntimeEngine):
+    """ONNX Runtime under another name, slower, or wrong."""
+
+    def __init__(self, name: str, seconds: float, *, factor: float = 1.0, lower: tuple[str, ...] = ()) -> None:
+        self.name, self.seconds, self.factor, self.lower = name, seconds, factor, lower
+        self.compiled: list[str] = []
+
+    def lower_precisions(self) -> tuple[str, ...]:
+        return self.lower
+
+    def compile(self, model, options, shapes=None, precision="fp32"):
+        self.compiled.append(precision)
+        program = OnnxRuntimeEngine().compile(model, options, shapes)
+        return _Program(
+            program, FakeEngine(self.name, self.seconds * (0.5 if precision != "fp32" else 1), factor=self.factor)
+        )
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeEngine]:
+    """Two engines, the second twice as fast; nothing is tried in a child process."""
+    both = {"onnxruntime": FakeEngine("onnxruntime", 0.004), "openvino": FakeEngine("openvino", 0.002)}
+    monkeypatch.setattr(select, "ENGINES", both)
+    monkeypatch.setattr(safety, "refusal", lambda engine, precisions, cache=True: None)
+    monkeypatch.setitem(select.RACE_SECONDS, "fast", 0.1)
+    monkeypatch.setitem(select.RACE_SECONDS, "full", 0.1)
+    return both
+
+
+def _load(**fields: Any) -> litehouse.Session:
+    return litehouse.load(mlp(), threads=1, **{"tune": "fast", "cache": False, **fields})
+
+
+def test_the_faster_one_wins_and_says_why(engines: dict[str, FakeEngine]) -> None:
+    session = _load()
+    assert session.engine == "openvino"
+    assert [figure.engine for figure in session.engine.figures] == ["onnxruntime", "openvino"]
+    assert session.engine.figures[1].lead > 1.3
+    assert session.engine.figures[0].milliseconds > session.engine.figures[1].milliseconds > 1
+    assert "onnxruntime" in session.engine.reason
+    assert "x as fast" in session.engine.reason
+
+
+def test_a_lead_below_the_margin_changes_nothing(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.96] * 5])
+    session = _load()
+    assert session.engine == "onnxruntime"
+    assert "less than 5% apart" in session.engine.reason
+    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.95] * 5])
+    assert _load().engine == "openvino"
+
+
+def test_one_that_computes_something_else_takes_no_part(engines: dict[str, FakeEngine]) -> None:
+    engines["openvino"].factor = 1.01
+    session = _load()
+    assert session.engine == "onnxruntime"
+    assert "openvino computed other numbers" in session.engine.reason
+
+
+def test_tuning_off_takes_the_first(engines: dict[str, FakeEngine]) -> None:
+    session = _load(tune="off")
+    assert session.engine == "onnxruntime"
+    assert session.engine.figures == ()
+    assert "tuning is off" in session.engine.reason
+    assert engines["openvino"].compiled == []
+
+
+def test_a_named_engine_is_not_raced(engines: dict[str, FakeEngine]) -> None:
+    assert _load(engine="onnxruntime").engine == "onnxruntime"
+    assert engines["openvino"].compiled == []
+
+
+def test_tiny_models_are_not_raced_unless_all_are(engines: dict[str, FakeEngine]) -> None:
+    engines["onnxruntime"].seconds = engines["openvino"].seconds = 0.0
+    session = _load()
+    assert session.engine == "onnxruntime"
+    assert "µs" in session.engine.reason
+    assert engines["openvino"].compiled == []
+    assert _load(tune="full").engine.figures
+
+
+def test_recurrent_models_are_not_raced_unless_all_are(engines: dict[str, FakeEngine]) -> None:
+    weights = {"w": np.ones((1, 8, 4), "f"), "r": np.ones((1, 8, 2), "f")}
+    network = model([node("LSTM", "x w r", "y h c", hidden_size=2)], {"x": [3, 2, 4]}, {"y": [3, 1, 2, 2]}, weights)
+    session = litehouse.load(network, threads=1, tune="fast", cache=False)
+    assert session.engine == "onnxruntime"
+    assert "recurrent (LSTM)" in session.engine.reason
+    assert litehouse.load(network, threads=1, tune="full", cache=False).engine == "openvino"
+
+
+def test_without_sizes_the_race_waits_for_a_resize(engines: dict[str, FakeEngine]) -> None:
+    session = litehouse.load(mlp("batch"), threads=1, tune="fast", cache=False)
+    assert session.engine == "onnxruntime"
+    assert "nothing was timed" in session.engine.reason
+    session.resize([[2, 4]])
+    assert session.engine == "openvino"
+    built = len(engines["openvino"].compiled)
+    session.resize([[3, 4]])
+    assert len(engines["openvino"].compiled) == built
+    assert session.run([np.ones((3, 4), "f")])[0].shape == (3, 3)
+
+
+def test_lower_precision_must_be_allowed_and_win(engines: dict[str, FakeEngine]) -> None:
+    engines["openvino"].lower = ("bf16",)
+    assert _load().precision == "fp32"
+    assert "bf16" not in engines["openvino"].compiled
+    session = _load(precision="fp16")
+    assert (session.engine, session.precision) == ("openvino", "bf16")
+    assert "openvino in bf16" in session.engine.reason
+    assert _load(precision="fp16", tune="off").precision == "fp32"
+    engines["onnxruntime"].seconds = 0.0005
+    session = _load(precision="fp16")
+    assert (session.engine, session.precision) == ("onnxruntime", "fp32")
+
+
+def test_a_precision_that_is_not_safe_takes_no_part(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines["openvino"].lower = ("bf16", "fp16")
+    refused = {("openvino", "bf16")}
+    monkeypatch.setattr(
+        safety, "refusal", lambda engine, wanted, cache=True: "no" if refused & {(engine, w) for w in wanted} else None
+    )
+    assert _load(precision="fp16").precision == "fp16"
+    assert engines["openvino"].compiled == ["fp32", "fp16"]
+
+
+def test_an_engine_that_is_not_safe_is_never_loaded(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unsafe = Verdict("openvino", "fp32", False, "it dies of an illegal instruction (SIGILL)")
+    monkeypatch.setattr(
+        safety, "refusal", lambda engine, wanted, cache=True: unsafe.reason if engine == "openvino" else None
+    )
+    session = _load()
+    assert session.engine == "onnxruntime"
+    assert engines["openvino"].compiled == []
+    with pytest.raises(litehouse.EngineError, match="openvino: it dies of an illegal instruction"):
+        _load(engine="openvino")
+    monkeypatch.setattr(safety, "refusal", lambda engine, wanted, cache=True: "it dies")
+    with pytest.raises(litehouse.EngineError, match="onnxruntime: it dies; openvino: it dies"):
+        _load()
+
+
+def test_the_verdict_is_kept(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
+    first = _load(cache=tmp_path)
+    assert first.engine == "openvino"
+    built = len(engines["onnxruntime"].compiled)
+    second = _load(cache=tmp_path)
+    assert second.engine == "openvino"
+    assert second.engine.reason == first.engine.reason
+    assert second.engine.figures == first.engine.figures
+    assert len(engines["onnxruntime"].compiled) == built  # it was not even built
+    assert len(list((Cache(tmp_path)._records / "choices").iterdir())) == 1
+
+
+def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
+    engines["openvino"].lower = ("bf16",)
+    for _ in range(2):
+        session = _load(cache=tmp_path, precision="fp16")
+        assert (session.engine, session.precision) == ("openvino", "bf16")
+    assert engines["onnxruntime"].compiled == ["fp32"]
+
+
+def test_a_choice_is_the_engines_name_and_plain_data() -> None:
+    choice = Choice("openvino", "fp32", "because", (Figure("openvino", "fp32", 1.5, 1.2, 7),))
+    assert choice == "openvino"
+    assert f"{choice}" == "openvino"
+    again = Choice.of(choice.facts())
+    assert (again, again.precision, again.reason, again.figures) == (choice, "fp32", "because", choice.figures)
+
+
+class _Timed:
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self.calls = seconds, 0
+
+    def run(self, inputs: Any) -> list[np.ndarray]:
+        self.calls += 1
+        time.sleep(self.seconds)
+        return []
+
+
+def test_a_race_takes_turns_and_ends() -> None:
+    shares: list[float] = []
+    runners = [_Timed(0.010), _Timed(0.011)]
+    times = race(runners, [], 0.3, shares.append)
+    assert len(times[0]) == len(times[1]) >= race_module.MIN_ROUNDS
+    assert shares[-1] == 1.0
+    assert shares == sorted(shares)
+
+
+def test_a_clear_race_ends_early() -> None:
+    times = race([_Timed(0.010), _Timed(0.001)], [], 1000.0, lambda share: None)
+    assert len(times[0]) == race_module.CLEAR_ROUNDS
+
+
+def test_a_lead_must_show_in_the_median_and_in_the_best_round() -> None:
+    assert lead([1.0, 1.0, 1.0], [2.0, 2.0, 2.0]) == 2.0
+    assert lead([1.0, 1.0, 1.0], [1.0, 9.0, 9.0]) == 1.0  # the reference was disturbed twice
+    assert lead([1.0, 9.0, 9.0], [2.0, 2.0, 2.0]) == pytest.approx(2 / 9)
+
+
+def test_agreement() -> None:
+    a = np.array([1.0, 1000.0], "f")
+    assert agree([a], [a + np.float32(0.5)])
+    assert not agree([a], [a + np.float32(2)])
+    assert not agree([a], [np.array([np.nan, 1000.0], "f")])
+    assert agree([np.array([np.nan, 1.0], "f")], [np.array([np.nan, 1.0], "f")])
+    assert not agree([np.array([1, 2])], [np.array([1, 3])])
+    assert not agree([a], [a.reshape(2, 1)])
+    assert agree([np.zeros((0, 3), "f")], [np.zeros((0, 3), "f")])
