@@ -1,6 +1,7 @@
 """How to run a model: `Options`, and `Limits` for what a file may ask for."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ ENGINES = ("auto", "onnxruntime", "openvino")
 PRECISIONS = ("fp32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
 CORE_CLASSES = ("big", "mid")
+OP_PRECISIONS = ("float16", "float32")
 TUNINGS = ("off", "fast", "full")
 TUNE_VARIABLE = "LITEHOUSE_TUNE"
 
@@ -50,6 +52,8 @@ class Options:
         tune: How the engine is found where several can serve: `"fast"` times them for about a second, unless the result
             is known or in the cache; `"full"` takes five seconds, for every model; `"off"` takes the first.
             The environment variable `LITEHOUSE_TUNE` sets what is usual.
+        op_precision: What single ops compute in, by the names that the file gives them: `"float16"` for half precision,
+            as far as the engine has it; `"float32"` keeps them, and with them all others, from lower precision.
         affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
         cache: Where models are kept that were built, for the next start: a folder, True for the user's own
             (`$LITEHOUSE_CACHE_DIR`, else `litehouse` in the user's cache folder), False for nowhere.
@@ -65,6 +69,7 @@ class Options:
     threads: int = 0
     inter_op: int = 0
     precision: str = "fp32"
+    op_precision: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[int, ...] | str = ()
     tune: str = field(default_factory=_usual_tuning)
     cache: Path | bool = True
@@ -84,6 +89,9 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
                 raise ValueError(f"{name} must be an int from 0 to {MAX_THREADS}, not {value!r}")
+        for name, precision in self.op_precision.items():
+            if precision not in OP_PRECISIONS:
+                raise ValueError(f"op_precision of {name!r} must be one of {OP_PRECISIONS}, not {precision!r}")
         if not isinstance(self.cache, bool | Path):
             raise ValueError(f"cache must be a pathlib.Path, True or False, not {self.cache!r}")
         if isinstance(self.affinity, str):

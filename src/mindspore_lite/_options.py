@@ -10,6 +10,7 @@ from mindspore_lite.context import Context
 Sections = dict[str, dict[str, str]]
 
 SECTION = "litehouse"
+PLAN = "execution_plan"
 KEYS: Mapping[str, Callable[[str], Any]] = {
     "engine": str,
     "threads": int,
@@ -52,6 +53,7 @@ def make_options(context: Context, sections: Sections) -> Options:
         "precision": "fp16" if precision_mode in _LOWER_PRECISIONS else "fp32",
         "affinity": tuple(cpu.thread_affinity_core_list) or _AFFINITIES[cpu.thread_affinity_mode],
     }
+    fields["op_precision"] = _plan(sections.get(PLAN, {}))
     for key, text in sections.get(SECTION, {}).items():
         if key not in KEYS:
             raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {', '.join(KEYS)}")
@@ -65,6 +67,17 @@ def make_options(context: Context, sections: Sections) -> Options:
             "lower the one or raise the other"
         )
     return Options(**fields)
+
+
+def _plan(entries: Mapping[str, str]) -> dict[str, str]:
+    """Give what the section `[execution_plan]` says of single ops: `op_name=data_type:float16`."""
+    plan = {}
+    for name, text in entries.items():
+        key, colon, precision = text.partition(":")
+        if key.strip() != "data_type" or not colon:
+            raise ValueError(f"[{PLAN}] {name} must be data_type:float16 or data_type:float32, not {text!r}")
+        plan[name] = precision.strip()
+    return plan
 
 
 def _device(context: Context) -> tuple[str, str]:

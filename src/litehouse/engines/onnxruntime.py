@@ -65,7 +65,7 @@ class OnnxRuntimeEngine:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import make_shell
 
-        source = _Source(make_shell(model, self.name, shapes), _has_known_condition(model))
+        source = _Source(make_shell(model, self.name, shapes, options.op_precision), _has_known_condition(model))
         names = Names.of(model)
         return OnnxRuntimeProgram(source.open(options, names), names, options, source)
 

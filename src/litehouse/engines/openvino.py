@@ -68,7 +68,7 @@ class OpenVinoEngine:
                 f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
                 "takes to build them doubles with each level; use engine='onnxruntime'"
             )
-        shell = make_shell(model, self.name, shapes)
+        shell = make_shell(model, self.name, shapes, options.op_precision)
         # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
         arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
         names = Names.of(model)

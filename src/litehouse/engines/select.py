@@ -88,7 +88,7 @@ def candidates(options: Options, needs: set[str]) -> list[Candidate]:
             reasons.append(f"{engine.name}: {reason}")
     if not found:
         raise EngineError(f"no engine can run on {options.device!r}. " + "; ".join(reasons))
-    if options.precision == "fp16":
+    if options.precision == "fp16" and "float32" not in options.op_precision.values():
         found += [lower for candidate in found for lower in _lower(candidate, options)]
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ import onnx_ir as ir
 from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.passes import speed_up
+from litehouse.passes.set_precision import SetPrecisionPass
 
 INLINE_BYTES = 1024  # smaller ones stay in the graph, where shape inference and folding want them
 BY_MEMORY = {
@@ -42,16 +44,23 @@ class Shell:
     weights: dict[str, np.ndarray]
 
 
-def make_shell(model: Model, engine: str = "", shapes: Sequence[Sequence[int]] | None = None) -> Shell:
+def make_shell(
+    model: Model,
+    engine: str = "",
+    shapes: Sequence[Sequence[int]] | None = None,
+    op_precision: Mapping[str, str] | None = None,
+) -> Shell:
     """Serialise a model without its large weights.
 
     Args:
         model: The model; it stays as it is.
         engine: The engine to make the graph faster for; none for the graph as it is.
         shapes: What replaces the shapes of its inputs.
+        op_precision: What single ops compute in, as in `Options`.
     """
+    halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
     try:
-        whole = _faster_copy(model.graph, engine, shapes is not None) if engine else model.graph
+        whole = _faster_copy(model, engine, shapes is not None, halved) if engine else model.graph
         proto, weights = _take_apart(whole, {state.name for state in model.states})
     except Exception as error:
         raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
@@ -62,14 +71,24 @@ def make_shell(model: Model, engine: str = "", shapes: Sequence[Sequence[int]] |
     return Shell(proto, weights)
 
 
-def _faster_copy(whole: ir.Model, engine: str, is_resized: bool) -> ir.Model:
-    if len(whole.graph) > MAX_COPIED_NODES:
+def _faster_copy(model: Model, engine: str, is_resized: bool, halved: set[str]) -> ir.Model:
+    whole = model.graph
+    if len(whole.graph) > MAX_COPIED_NODES and not halved:
         return whole
     copy = whole.clone()
+    if halved:
+        _halve(copy, halved, model.path)
     if is_resized:
         _forget_shapes(copy.graph)
     speed_up(copy, engine)
     return copy
+
+
+def _halve(whole: ir.Model, names: set[str], path: str) -> None:
+    setting = SetPrecisionPass(names)
+    setting(whole)
+    for name in sorted(setting.missed):
+        logging.getLogger(__name__).warning("%s: there is no op %r whose precision can be set", path, name)
 
 
 def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.ndarray]]:

@@ -72,8 +72,22 @@ def test_section_wins_over_the_context(entries, field, value):
 
 
 def test_other_sections_are_read_over():
-    sections = {"common_context": {"threads": "7"}, "execution_plan": {"op": "data_type:float16"}}
+    sections = {"common_context": {"threads": "7"}, "ascend_context": {"op": "data_type:float16"}}
     assert options(sections).threads == 0
+    assert options(sections).op_precision == {}
+
+
+def test_execution_plan():
+    plan = {"Default/conv-op1": "data_type:float16", "Default/add": "data_type: float32"}
+    assert options({"execution_plan": plan}).op_precision == {"Default/conv-op1": "float16", "Default/add": "float32"}
+
+
+@pytest.mark.parametrize("text", ["float16", "data_type=float16", "data_type:int8", "type:float16"])
+def test_bad_execution_plan(text):
+    with pytest.raises(
+        ValueError, match=r"data_type:float16 or data_type:float32|must be one of \('float16', 'float32'\)"
+    ):
+        options({"execution_plan": {"Default/conv-op1": text}})
 
 
 @pytest.mark.parametrize(
