@@ -59,7 +59,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what runs on an engine that is not safe on this machine, or that `LITEHOUSE_FAIL_PROBES` takes away."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
+    values += [inner for value in values if isinstance(value, dict) for inner in value.values()]
     engines = {value for value in values if isinstance(value, str) and value in ENGINES}
     if item.get_closest_marker("openvino"):
         engines.add("openvino")

@@ -208,7 +208,7 @@ def test_auto_takes_the_engine_that_can_build_the_model(monkeypatch: pytest.Monk
     monkeypatch.setattr(OnnxRuntimeEngine, "compile", refuse)
     session = litehouse.load(mlp())
     assert session.engine == "openvino"
-    assert session.engine.reason == "no other engine can build the model"
+    assert session.engine.reason == "it is the first choice, and tuning is off"
     assert_close(session.run([x])[0], mlp_result(x))
     with pytest.raises(litehouse.EngineError, match="not this one"):
         litehouse.load(mlp(), engine="onnxruntime")

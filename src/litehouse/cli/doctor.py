@@ -211,8 +211,9 @@ def _extra_line(extra: Mapping[str, Any]) -> str:
 
 
 def _cache_lines(cache: Mapping[str, Any]) -> list[tuple[str, str]]:
-    state = "in use" if cache["trouble"] is None else f"{cache['trouble']}; models are built anew at every start"
-    lines = [("folder", cache["folder"] or "none"), ("state", state)]
+    which = "models" if cache["limit"] is None else "models that are not there yet"
+    trouble = f"{cache['trouble']}; {which} are built anew at every start"
+    lines = [("folder", cache["folder"] or "none"), ("state", trouble if cache["trouble"] else "in use")]
     if cache["limit"] is not None:
         size = f"{bytes_text(cache['bytes'])}, {cache['entries']} models; {bytes_text(cache['limit'])} at most"
         lines.append(("size", size))

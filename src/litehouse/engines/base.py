@@ -75,7 +75,7 @@ class Engine(Protocol):
         ...
 
     def lower_precisions(self) -> tuple[str, ...]:
-        """The 16-bit precisions that the engine announces on this machine, the best first. None of them is tried."""
+        """The 16-bit precisions that the engine has on some CPUs, the best first; a trial tells of this one."""
         ...
 
     def compile(

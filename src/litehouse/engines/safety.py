@@ -271,12 +271,10 @@ def _in_force(name: str, value: str) -> bool:
 
 def _is_loaded(engine: str) -> bool:
     """Whether the library that reads the settings is in this process."""
-    if engine not in sys.modules:
-        return False
     try:
         return CAPPED_LIBRARY in MAPS.read_text(errors="replace")
     except OSError:
-        return True
+        return engine in sys.modules
 
 
 # Records --------------------------------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,10 +37,6 @@ class Candidate:
     engine: Engine
     precision: str
 
-    def is_in(self, choice: Choice) -> bool:
-        """Whether a choice is this one."""
-        return (choice, choice.precision) == (self.engine.name, self.precision)
-
     def __str__(self) -> str:
         """Its name; the precision where that is not the usual one."""
         return self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
@@ -62,15 +59,13 @@ class Selected:
     seconds: float
 
 
-def candidates(options: Options, needs: set[str]) -> list[Candidate]:
-    """What can serve these options, the most trusted first.
+def candidates(options: Options, needs: set[str], refused: list[str]) -> Iterator[Candidate]:
+    """What can serve these options, the most trusted first. An engine is tried when its turn comes, not before.
 
     Args:
         options: What the caller wants.
         needs: What the model computes in, as `safety.needs` tells.
-
-    Raises:
-        EngineError: Nothing can; the text says what is missing.
+        refused: Takes the engines that cannot serve, with the reasons.
     """
     wanted = set()
     if options.inter_op > 1:
@@ -78,19 +73,18 @@ def candidates(options: Options, needs: set[str]) -> list[Candidate]:
     if cores_for(options.affinity):
         wanted.add("affinity")
     engines = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
-    found, reasons = [], []
+    usable = []
     for engine in engines:
         missing = wanted - engine.capabilities
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
         if reason is None:
-            found.append(Candidate(engine, "fp32"))
+            usable.append(engine)
+            yield Candidate(engine, "fp32")
         else:
-            reasons.append(f"{engine.name}: {reason}")
-    if not found:
-        raise EngineError(f"no engine can run on {options.device!r}. " + "; ".join(reasons))
+            refused.append(f"{engine.name}: {reason}")
     if options.precision == "fp16" and "float32" not in options.op_precision.values():
-        found += [lower for candidate in found for lower in _lower(candidate, options)]
-    return found
+        for engine in usable:
+            yield from _lower(engine, options)
 
 
 def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
@@ -99,11 +93,10 @@ def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
     return unsafe or engine.available(options)
 
 
-def _lower(candidate: Candidate, options: Options) -> list[Candidate]:
-    """The same engine in the 16-bit precisions that it has here and that are safe."""
-    engine = candidate.engine
-    announced = engine.lower_precisions() if options.device_kind == "cpu" else ()
-    safe = [name for name in announced if safety.refusal(engine.name, {name}, cache=options.cache) is None]
+def _lower(engine: Engine, options: Options) -> list[Candidate]:
+    """An engine in the 16-bit precisions that are safe here."""
+    precisions = engine.lower_precisions() if options.device_kind == "cpu" else ()
+    safe = [name for name in precisions if safety.refusal(engine.name, {name}, cache=options.cache) is None]
     return [Candidate(engine, name) for name in safe]
 
 
@@ -116,24 +109,22 @@ def select(model: Model, options: Options, known: Choice | None = None) -> Selec
         known: What an earlier race found.
 
     Raises:
-        EngineError: None can build it; the text is that of the most trusted one.
+        EngineError: None can build it; the text is that of the most trusted one, or says what is missing.
     """
-    found = candidates(options, safety.needs(model))
+    needs, refused, failures = safety.needs(model), list[str](), list[EngineError]()
     if known is not None:
-        for winner in (candidate for candidate in found if candidate.is_in(known)):
-            return _compiled(winner, model, options).selected(known.reason, known.figures)
-    failures: list[EngineError] = []
-    while found:
+        for candidate in candidates(replace(options, engine=str(known)), needs, refused):
+            if (candidate.engine.name, candidate.precision) == (known, known.precision):
+                return _compiled(candidate, model, options).selected(known.reason, known.figures)
+    found = candidates(options, needs, refused)
+    for candidate in found:
         try:
-            first = _compiled(found.pop(0), model, options)
+            first = _compiled(candidate, model, options)
         except EngineError as error:
             failures.append(error)
             continue
-        if not found:
-            why = "no other engine can build the model" if failures else "no other engine serves these options"
-            return first.selected(why)
         return _challenge(model, options, first, found)
-    raise failures[0]
+    raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + "; ".join(refused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +147,7 @@ def _compiled(candidate: Candidate, model: Model, options: Options) -> _Compiled
     return _Compiled(candidate, program, time.perf_counter() - start)
 
 
-def _challenge(model: Model, options: Options, first: _Compiled, others: Sequence[Candidate]) -> Selected:
+def _challenge(model: Model, options: Options, first: _Compiled, others: Iterator[Candidate]) -> Selected:
     """Race the others against the first, where that can change anything."""
     if (reason := _known(model, options)) is not None:
         return first.selected(reason)
@@ -168,15 +159,17 @@ def _challenge(model: Model, options: Options, first: _Compiled, others: Sequenc
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
     built = [first]
     for candidate in others:
-        try:
+        with contextlib.suppress(EngineError):  # then it takes no part
             built.append(_compiled(candidate, model, options))
-        except EngineError:
-            continue  # it does not take part
+    if len(built) == 1:
+        return first.selected("no other engine can run it")
     return _winner(model, options, built, samples)
 
 
 def _known(model: Model, options: Options) -> str | None:
     """Why no race is needed; None where it is."""
+    if options.engine != "auto" and options.precision == "fp32":
+        return "it was asked for"
     if options.tune == "off":
         return "it is the first choice, and tuning is off"
     found = {node.op_type for node in model.graph.graph.all_nodes()} & RECURRENT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from litehouse.engines.base import Names
+from litehouse.engines.trials.children import PASSED, forbid_core_dump, run_children
 from litehouse.options import Options
 
-SECONDS = 60.0
 ASKED, ANSWERED, WHAT = "asked.npz", "answered.npz", "asked.json"
 SETTINGS = ("device", "threads", "inter_op", "affinity")  # of the options, what an engine looks at
 
@@ -27,13 +27,12 @@ def outputs_of(
     (folder / WHAT).write_text(json.dumps([engine, asdict(names), settings, precision]))
     np.savez(folder / ASKED, *samples)
     try:
-        command = [sys.executable, "-P", "-m", __name__, str(folder)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
-        if done.returncode:
+        (outcome,) = run_children([(("-m", __name__, str(folder)), os.environ)])
+        if outcome.kind != "passed":
             return None
         with np.load(folder / ANSWERED) as answered:
             return list(answered.values())
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
     finally:
         for name in (ASKED, ANSWERED, WHAT):
@@ -44,6 +43,7 @@ def main(folder: Path) -> None:
     """Open the model, run it, and write what it gives."""
     from litehouse.engines.select import ENGINES
 
+    forbid_core_dump()
     engine, named, settings, precision = json.loads((folder / WHAT).read_text())
     affinity = settings.pop("affinity")
     options = Options(**settings, affinity=affinity if isinstance(affinity, str) else tuple(affinity))
@@ -52,6 +52,7 @@ def main(folder: Path) -> None:
         samples = list(asked.values())
     program = ENGINES[engine].restore(folder, names, options, precision)
     np.savez(folder / ANSWERED, *program.bind().run(samples))
+    print(PASSED)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,38 @@
+"""Trials that run a given program, for the tests of verdicts."""
+
+from pathlib import Path
+
+import pytest
+
+from litehouse.engines import safety
+from litehouse.engines.safety import CAP
+from litehouse.engines.trials import children
+
+PASS = "print('passed')"
+ILLEGAL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+
+
+def know_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    """Be a process that knows nothing yet, with a cache of its own, on a CPU without a lower instruction set."""
+    for name in ("_known", "_applied", "_replaced"):
+        monkeypatch.setattr(safety, name, {})
+    monkeypatch.setattr(safety, "cpu_flags", frozenset)
+    monkeypatch.setenv("LITEHOUSE_CACHE_DIR", str(cache))
+    for name in (safety.REHEARSAL, *safety.OWN_CAPS):
+        monkeypatch.delenv(name, raising=False)
+
+
+class Trials:
+    """Trials that run a given program instead, and how they were started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+        self._monkeypatch, self._log = monkeypatch, log
+
+    def program(self, code: str) -> None:
+        note = f"import os, sys; open({str(self._log)!r}, 'a').write((os.environ.get({CAP!r}, '-') or 'none') + '\\n')"
+        self._monkeypatch.setattr(children, "PROGRAM", ("-c", f"{note}\n{code}"))
+
+    @property
+    def caps(self) -> list[str]:
+        """The instruction set that each trial was held to."""
+        return self._log.read_text().split() if self._log.exists() else []
