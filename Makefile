@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test lint bench bench-full format clean
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/quick_start/quick_start.py
@@ -22,6 +22,10 @@ lint: $(VENV)/developed
 	$(BIN)/lint-imports
 
 bench: $(VENV)/developed
+	$(BIN)/python -m benchmarks suite --short
+	$(BIN)/python -m benchmarks overhead
+
+bench-full: $(VENV)/developed
 	$(BIN)/python -m benchmarks
 
 format: $(VENV)/developed

@@ -8,7 +8,7 @@ from litehouse.formats.mindir import schema_pb2 as schema
 
 FLOAT, INT32 = 1, 6
 BOOL_KIND, FLOAT_KIND, INT_KIND, TENSORS, TUPLE, UMONAD = 9, 1, 7, 19, 20, 23
-BATCH, LENGTH, WIDTH, HEADS, LAYERS, WORDS = 1, 128, 768, 12, 12, 30522
+LENGTH, WIDTH, HEADS, LAYERS, WORDS = 128, 768, 12, 12, 30522
 
 
 class Writer:
@@ -53,6 +53,10 @@ class Writer:
         self._shapes[name] = shape
         return name if count == 1 else self.op("TupleGetItem", name, 0, shape=shape)
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of an op's result."""
+        return self._shapes[name]
+
     def write(self, path: Path, output: str) -> None:
         """Write the file."""
         self._info(self.graph.output.add(), output, self._shapes[output], FLOAT)
@@ -78,33 +82,34 @@ class Writer:
         return self._constant(schema.Attribute(name="value", type=kind, i=int(value)))  # type: ignore[call-overload]
 
 
-def write_bert(path: Path) -> None:
-    """BERT-base: 12 layers of width 768, 109 million weights, about 440 MB."""
+def write_bert(path: Path, *, layers: int = LAYERS, words: int = WORDS, batch: int = 1) -> None:
+    """BERT-base: 12 layers of width 768, 109 million weights, about 440 MB; or less of it."""
     writer = Writer()
-    rows = (BATCH * LENGTH, WIDTH)
-    words = writer.input("words", (BATCH, LENGTH), INT32)
-    table = writer.weight("embedding.words", WORDS, WIDTH)
+    rows = (batch * LENGTH, WIDTH)
+    given = writer.input("words", (batch, LENGTH), INT32)
+    table = writer.weight("embedding.words", words, WIDTH)
     places = writer.weight("embedding.places", LENGTH, WIDTH)
-    x = writer.op("Gather", table, words, 0, 0, shape=(BATCH, LENGTH, WIDTH))
-    x = writer.op("Add", x, places, shape=(BATCH, LENGTH, WIDTH))
+    x = writer.op("Gather", table, given, 0, 0, shape=(batch, LENGTH, WIDTH))
+    x = writer.op("Add", x, places, shape=(batch, LENGTH, WIDTH))
     x = writer.op("Reshape", x, rows, shape=rows)
     x = _norm(writer, "embedding.norm", x)
-    for layer in range(LAYERS):
+    for layer in range(layers):
         x = _layer(writer, f"layer.{layer}", x)
     writer.write(path, writer.op("Tanh", x, shape=rows))
 
 
 def _layer(writer: Writer, name: str, x: str) -> str:
-    rows, size = (BATCH * LENGTH, WIDTH), WIDTH // HEADS
-    parts = (BATCH, LENGTH, HEADS, size)
-    turned = (BATCH, HEADS, LENGTH, size)
+    rows, size = writer.shape(x), WIDTH // HEADS
+    batch = rows[0] // LENGTH
+    parts = (batch, LENGTH, HEADS, size)
+    turned = (batch, HEADS, LENGTH, size)
     heads = []
     for part in ("query", "key", "value"):
         flat = _dense(writer, f"{name}.{part}", x, WIDTH, WIDTH)
         split = writer.op("Reshape", flat, parts, shape=parts)
         heads.append(writer.op("Transpose", split, (0, 2, 1, 3), shape=turned))
     query, key, content = heads
-    square = (BATCH, HEADS, LENGTH, LENGTH)
+    square = (batch, HEADS, LENGTH, LENGTH)
     scores = writer.op("BatchMatMul", query, key, False, True, shape=square)
     scores = writer.op("Muls", scores, size**-0.5, shape=square)
     scores = writer.op("Softmax", scores, (-1,), shape=square)
@@ -114,20 +119,20 @@ def _layer(writer: Writer, name: str, x: str) -> str:
     x = writer.op("Add", x, _dense(writer, f"{name}.output", mixed, WIDTH, WIDTH), shape=rows)
     x = _norm(writer, f"{name}.norm1", x)
     wide = _dense(writer, f"{name}.wide", x, WIDTH, 4 * WIDTH)
-    wide = writer.op("GeLU", wide, shape=(BATCH * LENGTH, 4 * WIDTH))
+    wide = writer.op("GeLU", wide, shape=(rows[0], 4 * WIDTH))
     x = writer.op("Add", x, _dense(writer, f"{name}.narrow", wide, 4 * WIDTH, WIDTH), shape=rows)
     return _norm(writer, f"{name}.norm2", x)
 
 
 def _dense(writer: Writer, name: str, x: str, size: int, result: int) -> str:
-    shape = (BATCH * LENGTH, result)
+    shape = (writer.shape(x)[0], result)
     product = writer.op("MatMul", x, writer.weight(f"{name}.weight", result, size), False, True, shape=shape)
     return writer.op("BiasAdd", product, writer.weight(f"{name}.bias", result), 0, shape=shape)
 
 
 def _norm(writer: Writer, name: str, x: str) -> str:
     gamma, beta = (writer.weight(f"{name}.{part}", WIDTH) for part in ("gamma", "beta"))
-    return writer.op("LayerNorm", x, gamma, beta, -1, -1, 1e-5, shape=(BATCH * LENGTH, WIDTH), count=3)
+    return writer.op("LayerNorm", x, gamma, beta, -1, -1, 1e-5, shape=writer.shape(x), count=3)
 
 
 def write_chain(path: Path, nodes: int) -> None:

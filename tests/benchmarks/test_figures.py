@@ -92,6 +92,7 @@ def test_the_document_sums_up():
     ]
     text = tables.document(races, {1: 1e7}, {"MindSpore": "THIS is not set"}, machine())
     assert "MindSpore is left out: THIS is not set" in text
+    assert text.index("| LSTM") < text.index("| MLP")
     assert f"4.00 times as fast as {BARE}, geometric mean of 2 races" in text
     assert f"worst ratio to the better of {BARE} and {OTHER}: 0.90 (MLP 32-64-64-10, batch 1, 1 thread(s))" in text
     assert "below 0.97 of it: 1 of 2 races" in text
@@ -112,7 +113,7 @@ def test_the_chart_is_well_formed():
     # The ground, three of the legend, three and two bars.
     assert len(root.findall(f"{space}rect")) == 1 + 3 + 3 + 2
     words = [text.text for text in root.findall(f"{space}text")]
-    assert {OURS, BARE, "MindSpore Lite", "2", "0.5"} <= set(words)
+    assert {OURS, BARE, "MindSpore Lite", "2.00", "0.50"} <= set(words)
 
 
 def test_bars_are_as_high_as_their_values():

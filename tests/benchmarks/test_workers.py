@@ -116,16 +116,19 @@ def alone(monkeypatch, tmp_path):
 
 
 def test_peers_that_are_not_there_are_left_out(alone, monkeypatch):
-    assert [item.name for item in suite.takers("mindir", ())] == [OURS, BARE, OTHER]
+    for suffix in ("mindir", "onnx", "lite.mindir"):
+        (alone / f"mlp_b1.{suffix}").touch()
+    key = ("mlp", "mindir", 1, 2)
+    assert [item.name for item in suite.takers(key, ())] == [OURS, BARE, OTHER]
     monkeypatch.setenv("LITEHOUSE_MINDSPORE_LITE_PYTHON", "python")
-    assert [item.name for item in suite.takers("mindir", (BARE,))] == [OURS, OTHER, "MindSpore Lite"]
+    assert [item.name for item in suite.takers(key, (BARE,))] == [OURS, OTHER, "MindSpore Lite"]
 
 
 def test_only_what_was_built_is_raced(alone):
     given = suite.parse(["--networks", "mlp,lstm", "--threads", "2"])
     assert suite.planned(given, given.networks) == []
-    (alone / "mlp_b8.mindir").touch()
-    (alone / "mlp_b8.mge").touch()
+    for suffix in ("mindir", "onnx", "mge"):
+        (alone / f"mlp_b8.{suffix}").touch()
     assert suite.planned(given, given.networks) == [("mlp", "mindir", 8, 2)]  # nobody to race on .mge
 
 
