@@ -1,6 +1,7 @@
 """Runs every benchmark: `python -m benchmarks`, or those named: `python -m benchmarks overhead`.
 
-`python -m benchmarks suite` takes arguments of its own; `python -m benchmarks build` builds the networks of the suite.
+`python -m benchmarks suite` takes arguments of its own; `python -m benchmarks build` builds the networks of the suite,
+and `python -m benchmarks peers` the environments of the real frameworks.
 """
 
 import importlib
@@ -16,6 +17,10 @@ def main() -> None:
         from benchmarks import suite
 
         suite.main(names[1:])
+    elif names[:1] == ["peers"]:
+        from benchmarks.networks import peers
+
+        peers.main(names[1:])
     elif names == ["build"]:
         from benchmarks.networks import build
 

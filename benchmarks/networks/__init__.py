@@ -31,8 +31,13 @@ PEERS = {
 
 
 def peer(name: str) -> str | None:
-    """The Python of a peer, or None where its variable is not set."""
-    return os.environ.get(PEERS[name]) or None
+    """The Python of a peer: the one that its variable names, else the one that `peers` made; None without."""
+    return os.environ.get(PEERS[name]) or (str(made(name)) if made(name).exists() else None)
+
+
+def made(name: str) -> Path:
+    """Where `peers` puts the Python of a peer."""
+    return folder() / "peers" / name / "bin" / "python"
 
 
 def folder() -> Path:
