@@ -65,7 +65,8 @@ class OnnxRuntimeEngine:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import make_shell
 
-        source = _Source(make_shell(model, self.name, shapes, options.op_precision), _has_known_condition(model))
+        faster = self.name if options.device_kind == "cpu" else ""  # the passes are for its CPU kernels
+        source = _Source(make_shell(model, faster, shapes, options.op_precision), _has_known_condition(model))
         names = Names.of(model)
         return OnnxRuntimeProgram(source.open(options, names), names, options, source)
 

@@ -60,7 +60,7 @@ def make_shell(
     """
     halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
     try:
-        whole = _faster_copy(model, engine, shapes is not None, halved) if engine else model.graph
+        whole = _prepared(model, engine, shapes, halved)
         proto, weights = _take_apart(whole, {state.name for state in model.states})
     except Exception as error:
         raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
@@ -71,16 +71,19 @@ def make_shell(
     return Shell(proto, weights)
 
 
-def _faster_copy(model: Model, engine: str, is_resized: bool, halved: set[str]) -> ir.Model:
+def _prepared(model: Model, engine: str, shapes: Sequence[Sequence[int]] | None, halved: set[str]) -> ir.Model:
+    """The graph as the engine is to get it: a copy, where anything changes."""
     whole = model.graph
-    if len(whole.graph) > MAX_COPIED_NODES and not halved:
+    is_small = len(whole.graph) <= MAX_COPIED_NODES
+    if not halved and not (engine and is_small):
         return whole
     copy = whole.clone()
     if halved:
         _halve(copy, halved, model.path)
-    if is_resized:
-        _forget_shapes(copy.graph)
-    speed_up(copy, engine)
+    if shapes is not None:
+        _replace_shapes(copy.graph, shapes)
+    if engine and is_small:
+        speed_up(copy, engine)
     return copy
 
 
@@ -111,13 +114,13 @@ def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.nd
     return proto, {name: tensor.numpy() for name, tensor in large.items() if name not in states}
 
 
-def _forget_shapes(graph: ir.Graph) -> None:
-    """Drop what was inferred from the file's own sizes, which no pass may use after a resize."""
+def _replace_shapes(graph: ir.Graph, shapes: Sequence[Sequence[int]]) -> None:
+    """Set the shapes of the inputs, and drop what was inferred from others."""
     for node in graph.all_nodes():
         for value in node.outputs:
             value.shape = None
-    for value in graph.inputs:
-        value.shape = None
+    for value, shape in zip(graph.inputs, shapes, strict=False):  # states behind the inputs keep theirs
+        value.shape = ir.Shape(shape)
 
 
 def _is_large(tensor: ir.TensorProtocol) -> bool:

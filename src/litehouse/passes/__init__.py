@@ -9,16 +9,53 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from litehouse.model import Model
+from litehouse.passes.attention import AttentionPass
+from litehouse.passes.channels_last import ChannelsLastPass
+from litehouse.passes.fold_shapes import FoldShapesPass
+from litehouse.passes.gelu import GeluPass
 from litehouse.passes.guard_constant_abs import GuardConstantAbsPass
 from litehouse.passes.guard_pad_pool import GuardPadPoolPass
 from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
+from litehouse.passes.move_bias import MoveBiasPass
+from litehouse.passes.move_shuffles import MoveShufflesPass
+from litehouse.passes.pad_channels import PadChannelsPass
+from litehouse.passes.pool_images import PoolImagesPass
+from litehouse.passes.pool_in_steps import PoolInStepsPass
+from litehouse.passes.rows import RowsPass
+from litehouse.passes.sink_transposes import SinkTransposesPass
+from litehouse.passes.spread_gates import SpreadGatesPass
+from litehouse.passes.winograd import WinogradPass
+from litehouse.passes.write_clips import WriteClipsPass
 
 __all__ = ["GuardConstantAbsPass", "GuardPadPoolPass", "GuardScalarReshapePass", "prepare", "speed_up"]
 
 GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
 
 # What each engine gains from, in the order in which they run. A pass that gains on one engine alone is in one list.
-SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {"onnxruntime": (), "openvino": ()}
+SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
+    "onnxruntime": (
+        FoldShapesPass(),
+        WriteClipsPass(),
+        MoveBiasPass(),
+        MoveShufflesPass(),
+        PadChannelsPass(),
+        PoolImagesPass(),
+        SpreadGatesPass(),
+        PoolInStepsPass(),
+        ChannelsLastPass(),
+        AttentionPass(),
+        RowsPass(),
+        WinogradPass(),
+    ),
+    "openvino": (
+        FoldShapesPass(),
+        SinkTransposesPass(),
+        MoveShufflesPass(),
+        ChannelsLastPass(),
+        GeluPass(),
+        WinogradPass(),
+    ),
+}
 
 
 def prepare(model: Model) -> Model:

@@ -80,7 +80,9 @@ def bias_add(t: MindirTape, input_x: Any, bias: Any, data_format: Any = "NCHW", 
     layout = t.literal(data_format if format is None else format)
     rank = t.rank(x)
     if rank > 2 and layout in CHANNELS_FIRST:
-        b = t.op("Reshape", [b, t.ints((1, -1) + (1,) * (rank - 2))])
+        ones = (1,) * (rank - 2)
+        shape = None if b.shape is None else (1, *b.shape, *ones)  # which passes look for
+        b = t.op("Reshape", [b, t.ints((1, -1, *ones))], dtype=b.dtype, shape=shape)
     elif rank > 2 and layout not in ("NHWC", "NDHWC", "NWC", 1, 15, 17):
         t.refuse(f"layout {layout!r} is not supported")
     producer = x.producer()
