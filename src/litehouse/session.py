@@ -345,12 +345,16 @@ class Session:
                 "depend on them; export the network with dynamic shapes"
             )
         try:
-            build = _build(self._engine.compile(model, self.options, shapes, self.precision), infos, None)
+            build = _build(self._compile(model, shapes), infos, None)
             build.outputs = self._trial(build)
         except (EngineError, MemoryError) as error:
             wanted = [list(shape) for shape in shapes]
             raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
         return build
+
+    def _compile(self, model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Program:
+        choice = self.engine
+        return self._engine.compile(model, self.options, shapes, choice.precision, is_plain=choice.is_plain)
 
     def _settle(self, inputs: tuple[TensorInfo, ...]) -> None:
         """Choose the engine anew, now that the sizes are known; later ones stay with it."""
@@ -366,8 +370,7 @@ class Session:
         assert self.model.translate is not None
         try:
             model = self.model.translate(shapes)
-            program = self._engine.compile(model, self.options, precision=self.precision)
-            return _build(program, model.inputs, model.outputs)
+            return _build(self._compile(model), model.inputs, model.outputs)
         except (LitehouseError, MemoryError) as error:
             wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"
             if isinstance(error, UnsupportedOpError) and error.reason:

@@ -22,9 +22,9 @@ X = np.ones((2, 4), "f")
 
 
 class _Program:
-    def __init__(self, program: Any, owner: "FakeEngine") -> None:
-        self.runner, self.owner = program.bind(), owner
-        self.precision = program.precision
+    def __init__(self, program: Any, seconds: float, factor: float, *, is_rewritten: bool) -> None:
+        self.runner, self.seconds, self.factor = program.bind(), seconds, factor
+        self.precision, self.is_rewritten = program.precision, is_rewritten
 
     def bind(self) -> "_Program":
         return self
@@ -33,9 +33,9 @@ class _Program:
         raise litehouse.EngineError("nothing to save")
 
     def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
-        if self.owner.seconds:
-            time.sleep(self.owner.seconds)
-        return [array * np.float32(self.owner.factor) for array in self.runner.run(inputs)]
+        if self.seconds:
+            time.sleep(self.seconds)
+        return [array * np.float32(self.factor) for array in self.runner.run(inputs)]
 
 
 class FakeEngine(OnnxRuntimeEngine):
@@ -43,17 +43,19 @@ class FakeEngine(OnnxRuntimeEngine):
 
     def __init__(self, name: str, seconds: float, *, factor: float = 1.0, lower: tuple[str, ...] = ()) -> None:
         self.name, self.seconds, self.factor, self.lower = name, seconds, factor, lower
+        self.plain_seconds: float | None = None  # where passes rewrite the graph: what the plain one takes
         self.compiled: list[str] = []
 
     def lower_precisions(self) -> tuple[str, ...]:
         return self.lower
 
-    def compile(self, model, options, shapes=None, precision="fp32"):
-        self.compiled.append(precision)
+    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False):
+        self.compiled.append(f"{precision} plain" if is_plain else precision)
         program = OnnxRuntimeEngine().compile(model, options, shapes)
-        return _Program(
-            program, FakeEngine(self.name, self.seconds * (0.5 if precision != "fp32" else 1), factor=self.factor)
-        )
+        if is_plain:
+            return _Program(program, self.plain_seconds, 1.0, is_rewritten=False)
+        seconds = self.seconds if precision == "fp32" else self.seconds / 2
+        return _Program(program, seconds, self.factor, is_rewritten=self.plain_seconds is not None)
 
 
 @pytest.fixture
@@ -84,11 +86,11 @@ def test_the_faster_one_wins_and_says_why(engines: dict[str, FakeEngine]) -> Non
 def test_a_lead_below_the_margin_changes_nothing(
     engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.96] * 5])
+    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.98] * 5])
     session = _load()
     assert session.engine == "onnxruntime"
-    assert "less than 5% apart" in session.engine.reason
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.95] * 5])
+    assert "less than 3% apart" in session.engine.reason
+    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.97] * 5])
     assert _load().engine == "openvino"
 
 
@@ -97,6 +99,35 @@ def test_one_that_computes_something_else_takes_no_part(engines: dict[str, FakeE
     session = _load()
     assert session.engine == "onnxruntime"
     assert "openvino computed other numbers" in session.engine.reason
+
+
+def test_a_graph_that_the_passes_made_slower_is_left_as_it_was(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
+    engines["onnxruntime"].plain_seconds = 0.001
+    for _ in range(2):
+        session = _load(cache=tmp_path)
+        assert session.engine == "onnxruntime"
+        assert session.engine.is_plain
+        assert "onnxruntime with the plain graph" in session.engine.reason
+    assert engines["onnxruntime"].compiled == ["fp32", "fp32 plain", "fp32 plain"]
+    session.resize([[7, 4]])
+    assert engines["onnxruntime"].compiled[-1] == "fp32 plain"
+
+
+def test_a_graph_that_the_passes_spoilt_takes_no_part(engines: dict[str, FakeEngine]) -> None:
+    engines["onnxruntime"].plain_seconds, engines["onnxruntime"].factor = 0.004, 1.01
+    engines["openvino"].seconds = 0.008
+    session = _load()
+    assert (session.engine, session.engine.is_plain) == ("onnxruntime", True)
+    assert "onnxruntime computed other numbers" in session.engine.reason
+
+
+def test_without_room_the_plain_graphs_take_no_part(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines["onnxruntime"].plain_seconds = 0.001
+    monkeypatch.setattr(select, "spare_memory", lambda: 0)
+    assert _load().engine == "openvino"
+    assert engines["onnxruntime"].compiled == ["fp32"]
 
 
 def test_tuning_off_takes_the_first(engines: dict[str, FakeEngine]) -> None:
@@ -205,7 +236,7 @@ def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], 
 
 
 def test_a_choice_is_the_engines_name_and_plain_data() -> None:
-    choice = Choice("openvino", "fp32", "because", (Figure("openvino", "fp32", 1.5, 1.2, 7),))
+    choice = Choice("openvino", "fp32", "because", (Figure("openvino", "fp32", False, 1.5, 1.2, 7),))
     assert choice == "openvino"
     assert f"{choice}" == "openvino"
     again = Choice.of(choice.facts())

@@ -7,7 +7,7 @@ import pytest
 
 from litehouse.errors import EngineError
 from litehouse.parallel.affinity import cores_for, pinned
-from litehouse.parallel.budget import thread_budget
+from litehouse.parallel.budget import spare_memory, thread_budget
 
 
 @pytest.fixture(autouse=True)
@@ -101,3 +101,24 @@ def test_pinned_restores(monkeypatch: pytest.MonkeyPatch) -> None:
     with pinned(frozenset()):
         pass
     assert len(calls) == 2
+
+
+def test_spare_memory(tmp_path: Path) -> None:
+    info, own = tmp_path / "meminfo", tmp_path / "own"
+    info.write_text("MemTotal:  100 kB\nMemAvailable:  64 kB\n")
+    own.write_text("5:memory:/a\n0::/b/c\n")
+    assert spare_memory(info, tmp_path / "none", own) == 64 << 10
+    inner = tmp_path / "cgroup" / "b" / "c"
+    inner.mkdir(parents=True)
+    (inner / "memory.max").write_text("max\n")
+    (inner / "memory.current").write_text("1000\n")
+    (inner.parent / "memory.max").write_text("5000\n")
+    (inner.parent / "memory.current").write_text("2000\n")
+    assert spare_memory(info, tmp_path / "cgroup", own) == 3000
+    old = tmp_path / "cgroup" / "memory" / "a"
+    old.mkdir(parents=True)
+    (old / "memory.limit_in_bytes").write_text("2500\n")
+    (old / "memory.usage_in_bytes").write_text("2501\n")
+    assert spare_memory(info, tmp_path / "cgroup", own) == 0
+    assert spare_memory(tmp_path / "no such file", tmp_path / "none", own) == 0
+    assert spare_memory() > 1 << 20

@@ -46,9 +46,11 @@ class Program(Protocol):
 
     Attributes:
         precision: What it computes in: "fp32", "fp16" or "bf16".
+        is_rewritten: Whether passes changed the graph to make it faster.
     """
 
     precision: str
+    is_rewritten: bool
 
     def bind(self) -> Runner:
         """A new runner."""
@@ -84,6 +86,8 @@ class Engine(Protocol):
         options: Options,
         shapes: Sequence[Sequence[int]] | None = None,
         precision: str = "fp32",
+        *,
+        is_plain: bool = False,
     ) -> Program:
         """Compile a model.
 
@@ -92,6 +96,7 @@ class Engine(Protocol):
             options: How to run it; its `precision` only says what is allowed.
             shapes: What replaces the shapes of its inputs.
             precision: What to compute in.
+            is_plain: Leave out the passes that make most graphs faster.
 
         Raises:
             EngineError: The engine cannot run the model.

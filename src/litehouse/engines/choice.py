@@ -13,6 +13,7 @@ class Figure:
     Attributes:
         engine: Its name.
         precision: What it computes in.
+        is_plain: Whether it has the graph as the file has it, without the passes that make most graphs faster.
         milliseconds: One run, the median over the rounds.
         lead: How many times as fast as the first candidate it is.
         rounds: Count of rounds.
@@ -20,6 +21,7 @@ class Figure:
 
     engine: str
     precision: str
+    is_plain: bool
     milliseconds: float
     lead: float
     rounds: int
@@ -30,27 +32,36 @@ class Choice(str):
 
     Attributes:
         precision: What it computes in.
+        is_plain: Whether it has the graph as the file has it, without the passes that make most graphs faster.
         reason: Why, in a sentence.
         figures: What the race measured; empty where there was none.
     """
 
     precision: str
+    is_plain: bool
     reason: str
     figures: tuple[Figure, ...]
 
-    def __new__(cls, engine: str, precision: str, reason: str, figures: tuple[Figure, ...] = ()) -> Self:
+    def __new__(
+        cls, engine: str, precision: str, reason: str, figures: tuple[Figure, ...] = (), *, is_plain: bool = False
+    ) -> Self:
         """Make the choice of an engine."""
         self = super().__new__(cls, engine)
-        self.precision, self.reason, self.figures = precision, reason, figures
+        self.precision, self.is_plain, self.reason, self.figures = precision, is_plain, reason, figures
         return self
 
     def facts(self) -> dict[str, Any]:
         """The choice as plain data."""
-        figures = [asdict(figure) for figure in self.figures]
-        return {"engine": str(self), "precision": self.precision, "reason": self.reason, "figures": figures}
+        return {
+            "engine": str(self),
+            "precision": self.precision,
+            "is_plain": self.is_plain,
+            "reason": self.reason,
+            "figures": [asdict(figure) for figure in self.figures],
+        }
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Self:
         """The choice of which `facts` gave this data."""
         figures = tuple(Figure(**figure) for figure in facts["figures"])
-        return cls(facts["engine"], facts["precision"], facts["reason"], figures)
+        return cls(facts["engine"], facts["precision"], facts["reason"], figures, is_plain=facts["is_plain"])

@@ -61,11 +61,14 @@ class OnnxRuntimeEngine:
         options: Options,
         shapes: Sequence[Sequence[int]] | None = None,
         precision: str = "fp32",  # noqa: ARG002  (it has no other)
+        *,
+        is_plain: bool = False,
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import make_shell
 
-        faster = self.name if options.device_kind == "cpu" else ""  # the passes are for its CPU kernels
+        # The passes are for its CPU kernels.
+        faster = self.name if options.device_kind == "cpu" and not is_plain else ""
         source = _Source(make_shell(model, faster, shapes, options.op_precision), _has_known_condition(model))
         names = Names.of(model)
         return OnnxRuntimeProgram(source.open(options, names), names, options, source)
@@ -86,6 +89,7 @@ class _Source:
         """Name the weights as external data, to hand them over as memory under the same names: no copy is made."""
         for name, array in shell.weights.items():
             _declare_external(shell.proto, name, array)
+        self.is_rewritten = shell.is_rewritten
         self._graph: bytes = shell.proto.SerializeToString()
         self._weights = shell.weights
         self._disabled = ["ConstantFolding"] if has_known_condition else None
@@ -122,6 +126,7 @@ class OnnxRuntimeProgram:
         self._names = names
         self._options = options
         self._source = source
+        self.is_rewritten = source is not None and source.is_rewritten
         self._cores = cores_for(options.affinity)
         self._buffers = small_buffers(session, names) if options.device_kind == "cpu" else None
 

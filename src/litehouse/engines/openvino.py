@@ -57,6 +57,8 @@ class OpenVinoEngine:
         options: Options,
         shapes: Sequence[Sequence[int]] | None = None,
         precision: str = "fp32",
+        *,
+        is_plain: bool = False,
     ) -> OpenVinoProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         import openvino
@@ -68,13 +70,13 @@ class OpenVinoEngine:
                 f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
                 "takes to build them doubles with each level; use engine='onnxruntime'"
             )
-        shell = make_shell(model, self.name, shapes, options.op_precision)
+        shell = make_shell(model, "" if is_plain else self.name, shapes, options.op_precision)
         # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
         arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
         names = Names.of(model)
         try:
             compiled = _compile(openvino, shell, arrays, _settings(options, precision))
-            return OpenVinoProgram(compiled, names, precision, arrays)
+            return OpenVinoProgram(compiled, names, precision, arrays, is_rewritten=shell.is_rewritten)
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
 
@@ -106,8 +108,11 @@ def _compile(openvino: Any, shell: Shell, arrays: dict[str, np.ndarray], setting
 class OpenVinoProgram:
     """A model that OpenVINO compiled."""
 
-    def __init__(self, compiled: Any, names: Names, precision: str, memory: object) -> None:
+    def __init__(
+        self, compiled: Any, names: Names, precision: str, memory: object, *, is_rewritten: bool = False
+    ) -> None:
         """Wrap a compiled model, which refers to that memory."""
+        self.is_rewritten = is_rewritten
         self.compiled = compiled
         self.precision = precision
         self._memory = memory

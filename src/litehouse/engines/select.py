@@ -21,25 +21,29 @@ from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
+from litehouse.parallel.budget import spare_memory
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
 RACE_SECONDS = {"fast": 1.0, "full": 5.0}
-MIN_LEAD = 1.05  # below, the first candidate stays: it loads faster, and processes share its weights
+MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
+ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine, and what it is to compute in."""
+    """An engine, what it is to compute in, and whether it gets the graph as the file has it."""
 
     engine: Engine
     precision: str
+    is_plain: bool = False
 
     def __str__(self) -> str:
-        """Its name; the precision where that is not the usual one."""
-        return self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
+        """Its name, with what is not usual."""
+        text = self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
+        return f"{text} with the plain graph" if self.is_plain else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,8 @@ def select(model: Model, options: Options, known: Choice | None = None) -> Selec
     if known is not None:
         for candidate in candidates(replace(options, engine=str(known)), needs, refused):
             if (candidate.engine.name, candidate.precision) == (known, known.precision):
-                return _compiled(candidate, model, options).selected(known.reason, known.figures)
+                winner = replace(candidate, is_plain=known.is_plain)
+                return _compiled(winner, model, options).selected(known.reason, known.figures)
     found = candidates(options, needs, refused)
     for candidate in found:
         try:
@@ -136,14 +141,15 @@ class _Compiled:
     seconds: float
 
     def selected(self, reason: str, figures: tuple[Figure, ...] = ()) -> Selected:
-        engine = self.candidate.engine
-        choice = Choice(engine.name, self.candidate.precision, reason, figures)
+        engine, is_plain = self.candidate.engine, self.candidate.is_plain
+        choice = Choice(engine.name, self.candidate.precision, reason, figures, is_plain=is_plain)
         return Selected(engine, self.program, choice, self.seconds)
 
 
 def _compiled(candidate: Candidate, model: Model, options: Options) -> _Compiled:
     start = time.perf_counter()
-    program = candidate.engine.compile(model, options, precision=candidate.precision)
+    engine = candidate.engine
+    program = engine.compile(model, options, precision=candidate.precision, is_plain=candidate.is_plain)
     return _Compiled(candidate, program, time.perf_counter() - start)
 
 
@@ -157,13 +163,24 @@ def _challenge(model: Model, options: Options, first: _Compiled, others: Iterato
         return first.selected("its sizes are only known when it runs, so nothing was timed")
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
-    built = [first]
+    built = [first, *_plain(first, model, options)]
     for candidate in others:
         with contextlib.suppress(EngineError):  # then it takes no part
-            built.append(_compiled(candidate, model, options))
+            rival = _compiled(candidate, model, options)
+            built += [rival, *_plain(rival, model, options)]
     if len(built) == 1:
         return first.selected("no other engine can run it")
     return _winner(model, options, built, samples)
+
+
+def _plain(compiled: _Compiled, model: Model, options: Options) -> list[_Compiled]:
+    """The same engine with the graph as the file has it, where that is another and there is room for it."""
+    candidate = replace(compiled.candidate, is_plain=True)
+    if not compiled.program.is_rewritten or spare_memory() < ROOM * model.weights.nbytes:
+        return []
+    with contextlib.suppress(EngineError):
+        return [_compiled(candidate, model, options)]
+    return []
 
 
 def _known(model: Model, options: Options) -> str | None:
@@ -179,16 +196,18 @@ def _known(model: Model, options: Options) -> str | None:
 
 
 def _winner(model: Model, options: Options, built: list[_Compiled], samples: list[np.ndarray]) -> Selected:
-    reference = built[0].program.bind().run(samples)
-    fit = [built[0], *(rival for rival in built[1:] if _agrees(rival, samples, reference))]
-    unfit = [str(rival.candidate) for rival in built if rival not in fit]
+    # What the passes made of the graph is held against the graph of the file, too.
+    trusted = next((each for each in built if each.candidate.is_plain), built[0])
+    reference = trusted.program.bind().run(samples)
+    fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
+    unfit = [str(each.candidate) for each in built if each not in fit]
     with shown(f"timing the engines for {model.path}") as show:
         times = race([each.program.bind() for each in fit], samples, RACE_SECONDS[options.tune], show)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     if figures[best].lead < MIN_LEAD:
         best = 0
-    return fit[best].selected(_explain(figures, best, unfit), figures)
+    return fit[best].selected(_explain(fit, figures, best, unfit), figures)
 
 
 def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndarray]) -> bool:
@@ -200,19 +219,20 @@ def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndar
 
 def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) -> Figure:
     milliseconds = statistics.median(own) * 1e3
-    return Figure(candidate.engine.name, candidate.precision, milliseconds, lead(own, first), len(own))
+    name, precision, is_plain = candidate.engine.name, candidate.precision, candidate.is_plain
+    return Figure(name, precision, is_plain, milliseconds, lead(own, first), len(own))
 
 
-def _explain(figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:
-    parts = []
-    for place, figure in enumerate(figures):
-        name = figure.engine if figure.precision == "fp32" else f"{figure.engine} in {figure.precision}"
-        parts.append(f"{name} {figure.milliseconds:.3g} ms" + (f" ({figure.lead:.2f}x as fast)" if place else ""))
+def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:
+    parts = [
+        f"{each.candidate} {figure.milliseconds:.3g} ms" + (f" ({figure.lead:.2f}x as fast)" if place else "")
+        for place, (each, figure) in enumerate(zip(fit, figures, strict=True))
+    ]
     text = ", ".join(parts)
     if len(figures) > 1:
         text += f", median of {figures[0].rounds} rounds"
         if best == 0 and max(figure.lead for figure in figures) > 1:
-            text += f"; less than {MIN_LEAD - 1:.0%} apart, so the one that loads faster stays"
+            text += f"; less than {MIN_LEAD - 1:.0%} apart, so the first stays"
     if unfit:
         text += f"; {' and '.join(unfit)} computed other numbers and took no part"
     return text

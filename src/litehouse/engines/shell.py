@@ -38,10 +38,17 @@ _serializing = threading.Lock()  # serialising takes the weights out of the shar
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """The graph as an ONNX protobuf message without its large weights, and those weights."""
+    """The graph as an ONNX protobuf message without its large weights, and those weights.
+
+    Attributes:
+        proto: The message.
+        weights: The weights.
+        is_rewritten: Whether passes changed the graph to make it faster.
+    """
 
     proto: Any
     weights: dict[str, np.ndarray]
+    is_rewritten: bool
 
 
 def make_shell(
@@ -60,7 +67,7 @@ def make_shell(
     """
     halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
     try:
-        whole = _prepared(model, engine, shapes, halved)
+        whole, is_rewritten = _prepared(model, engine, shapes, halved)
         proto, weights = _take_apart(whole, {state.name for state in model.states})
     except Exception as error:
         raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
@@ -68,23 +75,23 @@ def make_shell(
     del proto.graph.value_info[:]
     if shapes is not None:
         _set_shapes(proto, shapes)
-    return Shell(proto, weights)
+    return Shell(proto, weights, is_rewritten)
 
 
-def _prepared(model: Model, engine: str, shapes: Sequence[Sequence[int]] | None, halved: set[str]) -> ir.Model:
-    """The graph as the engine is to get it: a copy, where anything changes."""
+def _prepared(
+    model: Model, engine: str, shapes: Sequence[Sequence[int]] | None, halved: set[str]
+) -> tuple[ir.Model, bool]:
+    """The graph as the engine is to get it, a copy where anything changes; and whether it was made faster."""
     whole = model.graph
     is_small = len(whole.graph) <= MAX_COPIED_NODES
     if not halved and not (engine and is_small):
-        return whole
+        return whole, False
     copy = whole.clone()
     if halved:
         _halve(copy, halved, model.path)
     if shapes is not None:
         _replace_shapes(copy.graph, shapes)
-    if engine and is_small:
-        speed_up(copy, engine)
-    return copy
+    return copy, bool(engine and is_small and speed_up(copy, engine))
 
 
 def _halve(whole: ir.Model, names: set[str], path: str) -> None:

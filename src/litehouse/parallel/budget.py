@@ -1,4 +1,4 @@
-"""How many threads this process may use."""
+"""How many threads and how much memory this process may use."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
+MEMORY = Path("/proc/meminfo")
 
 
 def thread_budget(cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
@@ -18,6 +19,35 @@ def thread_budget(cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
     """
     cores = len(os.sched_getaffinity(0))
     return max(1, math.ceil(min([cores, *_quotas(cgroups, own)])))
+
+
+def spare_memory(info: Path = MEMORY, cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
+    """Bytes that this process may still take: what the machine has left, cut to what its cgroups allow."""
+    return min([_available(info), *_allowances(cgroups, own)])
+
+
+def _available(info: Path) -> int:
+    try:
+        lines = info.read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return 0
+
+
+def _allowances(cgroups: Path, own: Path) -> Iterator[int]:
+    """What the cgroups of this process leave of their memory, of versions 2 and 1."""
+    inside = _own_cgroups(own)
+    version2 = _outwards(cgroups, inside.get("", "/"))
+    version1 = _outwards(cgroups / "memory", inside.get("memory", "/"))
+    for places, limit, used in (
+        (version2, "memory.max", "memory.current"),
+        (version1, "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        for place in places:
+            try:
+                yield max(0, int((place / limit).read_text()) - int((place / used).read_text()))
+            except (OSError, ValueError):  # there is none, or it says "max"
+                continue
 
 
 def _quotas(cgroups: Path, own: Path) -> Iterator[float]:

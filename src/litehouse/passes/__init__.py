@@ -67,7 +67,11 @@ def prepare(model: Model) -> Model:
     return model
 
 
-def speed_up(graph: ir.Model, engine: str) -> None:
-    """Run the passes that make a graph faster on an engine, in place: on a copy, since the names of values change."""
-    if passes := SPEED_PASSES[engine]:
-        ir.passes.Sequential(*passes, common.RemoveUnusedNodesPass())(graph)
+def speed_up(graph: ir.Model, engine: str) -> bool:
+    """Run the passes that make a graph faster on an engine, in place: on a copy, since the names of values change.
+
+    Returns:
+        Whether anything changed.
+    """
+    passes = SPEED_PASSES[engine]
+    return ir.passes.Sequential(*passes, common.RemoveUnusedNodesPass())(graph).modified if passes else False
