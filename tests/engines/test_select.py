@@ -50,12 +50,14 @@ class FakeEngine(OnnxRuntimeEngine):
         return self.lower
 
     def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False):
-        self.compiled.append(f"{precision} plain" if is_plain else precision)
+        assert is_plain or precision == "fp32"  # the passes are for 32 bits
+        self.compiled.append("fp32 plain" if is_plain and precision == "fp32" else precision)
         program = OnnxRuntimeEngine().compile(model, options, shapes)
+        if precision != "fp32":
+            return _Program(program, self.seconds / 2, 1.01, is_rewritten=False)
         if is_plain:
             return _Program(program, self.plain_seconds, 1.0, is_rewritten=False)
-        seconds = self.seconds if precision == "fp32" else self.seconds / 2
-        return _Program(program, seconds, self.factor, is_rewritten=self.plain_seconds is not None)
+        return _Program(program, self.seconds, self.factor, is_rewritten=self.plain_seconds is not None)
 
 
 @pytest.fixture
@@ -282,3 +284,5 @@ def test_agreement() -> None:
     assert not agree([np.array([1, 2])], [np.array([1, 3])])
     assert not agree([a], [a.reshape(2, 1)])
     assert agree([np.zeros((0, 3), "f")], [np.zeros((0, 3), "f")])
+    assert agree([a], [a + np.float32(20)], "fp16")
+    assert not agree([a], [a + np.float32(60)], "fp16")

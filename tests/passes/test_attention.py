@@ -5,6 +5,7 @@ import onnx
 import pytest
 
 from litehouse.passes.attention import AttentionPass
+from litehouse.passes.sketch import is_fixed
 from onnx_models import model, node
 from pass_checks import apply, drawn, forget_shapes, ops, read, run, stays
 
@@ -42,9 +43,17 @@ SCORES = [node("MatMul", "q4 kt", "s")]
 SCALED = [*SEPARATE, *SCORES, node("Mul", "s scale", "z")]
 
 
-def stacked(*taking: onnx.NodeProto) -> list[onnx.NodeProto]:
+ROWS = node("Reshape", "x rows", "r")
+PROJECTION = [ROWS, node("Gemm", "r w", "g", transB=1), node("Add", "g b", "h")]
+OTHER_PROJECTIONS = {
+    "with its bias": [ROWS, node("Gemm", "r w b", "h", transB=1)],
+    "without a bias": [ROWS, node("Gemm", "r w", "h", transB=1)],
+    "in three axes": [node("MatMul", "x wt", "g"), node("Add", "b g", "h")],
+}
+
+
+def stacked(*taking: onnx.NodeProto, projection: list[onnx.NodeProto] = PROJECTION) -> list[onnx.NodeProto]:
     """Queries, keys and values from one projection."""
-    projection = [node("Reshape", "x rows", "r"), node("Gemm", "r w", "g", transB=1), node("Add", "g b", "h")]
     turned = [node("Transpose", "k4", "kt", perm=(0, 1, 3, 2)), *SCORES, node("Mul", "scale s", "z")]
     return [*projection, node("Reshape", "h five", "a"), *taking, *turned, *LAST]
 
@@ -81,7 +90,7 @@ JOINED = {
 
 
 def written(nodes: list, inputs: dict, **weights: np.ndarray) -> bytes:
-    weights = {"w": drawn(3 * E, E), "b": drawn(3 * E)} | CONSTANTS | weights
+    weights = {"w": drawn(3 * E, E), "wt": drawn(E, 3 * E), "b": drawn(3 * E)} | CONSTANTS | weights
     taken = {name for each in nodes for name in each.input}
     return model(nodes, inputs, {"y": None}, {name: array for name, array in weights.items() if name in taken})
 
@@ -93,6 +102,22 @@ def test_what_is_joined(case: str) -> None:
     assert not {"Softmax", "Transpose", "Split"} & set(ops(graph))
     assert ops(graph).count("MultiHeadAttention") == 1
     assert ops(graph).count("Gemm") == (3 if case.startswith("one") else 0)
+
+
+@pytest.mark.parametrize("case", OTHER_PROJECTIONS)
+def test_other_projections(case: str) -> None:
+    """Queries, keys and values by a product each, so that nothing is sliced but weights."""
+    graph = read(written(stacked(FIRST, *PARTS, projection=OTHER_PROJECTIONS[case]), ONE))
+    assert apply(AttentionPass(), graph)
+    assert ops(graph).count("Gemm") + ops(graph).count("MatMul") == 3
+    assert all(is_fixed(each.inputs[0]) for each in graph.graph if each.op_type == "Slice")
+
+
+def test_a_projection_by_no_weight_is_sliced() -> None:
+    nodes = stacked(FIRST, *PARTS, projection=[node("MatMul", "x given", "h")])
+    graph = read(written(nodes, ONE | {"given": [E, 3 * E]}))
+    assert apply(AttentionPass(), graph)
+    assert ops(graph).count("MatMul") == 1
 
 
 @pytest.mark.parametrize("shape", [(B, 1, 1, S), (T, S), (1, H, T, S), (1, S), (B, 1, T, 1)])

@@ -10,7 +10,9 @@ from litehouse.engines.base import Runner
 from litehouse.errors import EngineError
 from litehouse.model import Model
 
-AGREEMENT = 1e-3  # of the range of an output: engines round differently, and networks amplify it
+# How much of the range of an output two engines may differ by: they round differently, and networks amplify it. In 16
+# bits only gross errors can be told from rounding.
+AGREEMENT = {"fp32": 1e-3, "fp16": 0.05, "bf16": 0.3}
 MAX_BYTES = 1 << 30
 
 
@@ -25,9 +27,9 @@ def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
     return None
 
 
-def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
-    """Whether two engines gave the same result, up to rounding."""
-    return all(_is_close(a, b) for a, b in zip(first, second, strict=True))
+def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray], precision: str = "fp32") -> bool:
+    """Whether two engines gave the same result, up to the rounding of a precision."""
+    return all(_is_close(a, b, AGREEMENT[precision]) for a, b in zip(first, second, strict=True))
 
 
 def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
@@ -50,7 +52,7 @@ def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
         yield [*(make(shape, dtype) for shape, dtype in shapes), *states]
 
 
-def _is_close(first: np.ndarray, second: np.ndarray) -> bool:
+def _is_close(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
     if first.dtype.kind not in "fc" or not first.size:
@@ -59,4 +61,4 @@ def _is_close(first: np.ndarray, second: np.ndarray) -> bool:
     if not np.array_equal(finite, np.isfinite(second)):
         return False
     a, b = first[finite].astype(np.float64), second[finite].astype(np.float64)
-    return bool(np.abs(a - b).max(initial=0.0) <= AGREEMENT * np.abs(a).max(initial=1e-30))
+    return bool(np.abs(a - b).max(initial=0.0) <= allowed * np.abs(a).max(initial=1e-30))

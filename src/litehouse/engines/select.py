@@ -43,7 +43,7 @@ class Candidate:
     def __str__(self) -> str:
         """Its name, with what is not usual."""
         text = self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
-        return f"{text} with the plain graph" if self.is_plain else text
+        return f"{text} with the plain graph" if self.is_plain and self.precision == "fp32" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
 
 
 def _lower(engine: Engine, options: Options) -> list[Candidate]:
-    """An engine in the 16-bit precisions that are safe here."""
+    """An engine in the 16-bit precisions that are safe here, with the plain graph: the passes are for 32 bits."""
     precisions = engine.lower_precisions() if options.device_kind == "cpu" else ()
     safe = [name for name in precisions if safety.refusal(engine.name, {name}, cache=options.cache) is None]
-    return [Candidate(engine, name) for name in safe]
+    return [Candidate(engine, name, is_plain=True) for name in safe]
 
 
 def select(model: Model, options: Options, known: Choice | None = None) -> Selected:
@@ -197,7 +197,8 @@ def _known(model: Model, options: Options) -> str | None:
 
 def _winner(model: Model, options: Options, built: list[_Compiled], samples: list[np.ndarray]) -> Selected:
     # What the passes made of the graph is held against the graph of the file, too.
-    trusted = next((each for each in built if each.candidate.is_plain), built[0])
+    plain = (each for each in built if each.candidate.is_plain and each.candidate.precision == "fp32")
+    trusted = next(plain, built[0])
     reference = trusted.program.bind().run(samples)
     fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
     unfit = [str(each.candidate) for each in built if each not in fit]
@@ -212,7 +213,7 @@ def _winner(model: Model, options: Options, built: list[_Compiled], samples: lis
 
 def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndarray]) -> bool:
     try:
-        return agree(reference, rival.program.bind().run(samples))
+        return agree(reference, rival.program.bind().run(samples), rival.candidate.precision)
     except EngineError:
         return False
 

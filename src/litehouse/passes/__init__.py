@@ -16,6 +16,7 @@ from litehouse.passes.gelu import GeluPass
 from litehouse.passes.guard_constant_abs import GuardConstantAbsPass
 from litehouse.passes.guard_pad_pool import GuardPadPoolPass
 from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
+from litehouse.passes.join_cells import JoinCellsPass
 from litehouse.passes.move_bias import MoveBiasPass
 from litehouse.passes.move_shuffles import MoveShufflesPass
 from litehouse.passes.pad_channels import PadChannelsPass
@@ -35,6 +36,7 @@ GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
 SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
     "onnxruntime": (
         FoldShapesPass(),
+        JoinCellsPass(),
         WriteClipsPass(),
         MoveBiasPass(),
         MoveShufflesPass(),
@@ -49,6 +51,7 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
     ),
     "openvino": (
         FoldShapesPass(),
+        JoinCellsPass(),
         SinkTransposesPass(),
         MoveShufflesPass(),
         ChannelsLastPass(),

@@ -64,18 +64,26 @@ def find_heads(value: ir.Value | None, *, turned: bool = False) -> Heads | None:
 
 def _projected(sketch: Sketch, value: ir.Value, first: ir.Value, last: ir.Value) -> ir.Value | None:
     """Some columns of a matrix product with a weight, by those columns of the weight alone; None if it is no such."""
-    node, bias = value.producer(), None
+    node, bias, columns = value.producer(), None, (static_shape(value) or (0,))[-1:]
     if node is not None and node.op_type in ("Add", "Sum") and len(node.inputs) == 2:
-        bias = next((each for each in node.inputs if is_fixed(each) and len(static_shape(each) or ()) == 1), None)
+        bias = next((each for each in node.inputs if is_fixed(each) and static_shape(each) == columns), None)
         product = node.inputs[0] if bias is node.inputs[1] else node.inputs[1]
         node = None if bias is None or product is None else product.producer()
-    if node is None or node.domain or node.op_type not in ("Gemm", "MatMul") or len(node.inputs) != 2:
+    if node is None or node.domain or node.op_type not in ("Gemm", "MatMul") or not is_fixed(node.inputs[1]):
+        return None
+    if len(node.inputs) > 2 and bias is None:
+        bias = node.inputs[2]
+    elif len(node.inputs) > 2:
         return None
     given = {name: attribute.value for name, attribute in node.attributes.items()}
-    if not is_fixed(node.inputs[1]) or len(static_shape(node.inputs[1]) or ()) != 2 or given.get("transA", 0):
+    if len(static_shape(node.inputs[1]) or ()) != 2 or given.get("transA", 0) or given.get("beta", 1) != 1:
+        return None
+    if bias is not None and (not is_fixed(bias) or static_shape(bias) != columns):
         return None
     weight = sketch.op("Slice", [node.inputs[1], first, last, sketch.ints(0 if given.get("transB", 0) else 1)])
-    made = sketch.op(node.op_type, [node.inputs[0], weight], **given)
     if bias is None:
-        return made  # type: ignore[no-any-return]
-    return sketch.op("Add", [made, sketch.op("Slice", [bias, first, last, sketch.ints(0)])])  # type: ignore[no-any-return]
+        return sketch.op(node.op_type, [node.inputs[0], weight], **given)  # type: ignore[no-any-return]
+    part = sketch.op("Slice", [bias, first, last, sketch.ints(0)])
+    if node.op_type == "Gemm":
+        return sketch.op("Gemm", [node.inputs[0], weight, part], **given)  # type: ignore[no-any-return]
+    return sketch.op("Add", [sketch.op("MatMul", [node.inputs[0], weight]), part])  # type: ignore[no-any-return]

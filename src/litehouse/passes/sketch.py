@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+SHOWN = 16  # numbers in the name of a constant
 MAX_STEPS = 8  # from a weight to what is computed of it alone
 
 
@@ -35,7 +37,8 @@ class Sketch:
 
     def constant(self, array: np.ndarray) -> ir.Value:
         """A small constant; equal ones are the same."""
-        name = f"#{array.dtype}{array.shape}{array.tolist()}"
+        content = array.tolist() if array.size <= SHOWN else hashlib.sha256(array.tobytes()).hexdigest()
+        name = f"#{array.dtype}{array.shape}{content}"
         if name not in self._graph.initializers:
             tensor = ir.Tensor(array, name=name)
             value = ir.Value(name=name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
