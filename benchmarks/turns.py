@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from benchmarks.figures import Lane, share
 
 ERROR = re.compile(r"\w*(Error|Exception)\b")
-PAUSE = 0.01  # threads of the one before may still be waiting for work
+PAUSE = 0.12  # idle threads of ONNX Runtime keep their cores busy for tens of milliseconds
 
 
 class Burst(NamedTuple):
