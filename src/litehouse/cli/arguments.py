@@ -49,7 +49,7 @@ Tune = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(TUNINGS),
-        help="How long to look for the fastest engine: fast takes about a second, full about five.",
+        help="How long to look for the fastest engine: fast takes a second or two, full about six.",
         show_default=False,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import time
@@ -49,12 +50,12 @@ def brief(runner: Runner, inputs: Sequence[np.ndarray]) -> float:
 
 
 def lead(times: Sequence[float], reference: Sequence[float]) -> float:
-    """How many times as fast as the reference a contender is at least: by the rounds' median, and by the best rounds.
+    """How many times as fast as the reference a contender is: the mean of what the median and the best round say.
 
     What else the machine does can move the one or the other, hardly both.
     """
     median = statistics.median(theirs / own for own, theirs in zip(times, reference, strict=True))
-    return min(median, min(reference) / min(times))
+    return math.sqrt(median * min(reference) / min(times))
 
 
 def silent(share: float) -> None:

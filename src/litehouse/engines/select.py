@@ -25,7 +25,7 @@ from litehouse.parallel.budget import spare_memory
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
-RACE_SECONDS = {"fast": 1.0, "full": 5.0}
+RACE_SECONDS = {"fast": 1.5, "full": 6.0}
 MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
