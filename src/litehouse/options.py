@@ -49,8 +49,8 @@ class Options:
         threads: Threads inside one op; 0 takes the thread budget of the process (CPU affinity and cgroup quota).
         inter_op: Ops that run side by side; 0 leaves it to the engine.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
-        tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the result
-            is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
+        tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
+            result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
             The environment variable `LITEHOUSE_TUNE` sets what is usual.
         op_precision: What single ops compute in, by the names that the file gives them: `"float16"` for half precision,
             as far as the engine has it; `"float32"` keeps them, and with them all others, from lower precision.

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "ascend": "CANNExecutionProvider"}
 WHEELS = {"gpu": "onnxruntime-gpu", "ascend": "onnxruntime-cann"}
 FATAL_ONLY = 4  # what is an error comes as an exception
-# How long an idle thread waits with its core kept busy. By its own default that is tens of milliseconds, in which it takes
-# the core from whatever else runs; a thousandth of a second bridges the gaps between ops, and between calls in a loop.
+# How long an idle thread waits with its core kept busy. By default that is tens of milliseconds, in which it takes the
+# core from whatever else runs; a thousandth of a second bridges the gaps between ops, and between calls in a loop.
 SPIN_MICROSECONDS = 1000
 
 GRAPH, WEIGHTS = "graph.onnx", "weights.bin"
