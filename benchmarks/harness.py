@@ -18,6 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from litehouse.machine import cpu_name
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -90,9 +92,7 @@ def _time(run: Contender, calls: int) -> float:
 
 def machine() -> dict[str, str]:
     """The machine, for the record."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown CPU")
-    return {"cpu": model, "cores": str(len(os.sched_getaffinity(0))), "python": platform.python_version()}
+    return {"cpu": cpu_name(), "cores": str(len(os.sched_getaffinity(0))), "python": platform.python_version()}
 
 
 def report(title: str, results: list[Result], **facts: object) -> None:

@@ -8,6 +8,7 @@ from litehouse.engines import safety
 from litehouse.engines.safety import CAP
 from litehouse.engines.trials import children
 
+ALL = [(engine, precision) for engine, precisions in safety.PRECISIONS.items() for precision in precisions]
 PASS = "print('passed')"
 ILLEGAL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 

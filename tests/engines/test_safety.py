@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from engines.support import ILLEGAL, PASS, Trials, know_nothing
+from engines.support import ALL, ILLEGAL, PASS, Trials
 from onnx import TensorProto, helper
 
 from litehouse import formats
@@ -17,18 +17,8 @@ from litehouse.engines.safety import CAP, Verdict, verdict, verdicts
 from litehouse.engines.trials import children
 from litehouse.engines.trials.cases import float_cases, int8_cases
 
-ALL = [(engine, precision) for engine, precisions in safety.PRECISIONS.items() for precision in precisions]
+pytestmark = pytest.mark.usefixtures("unknown")
 AMX = frozenset({"avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile"})
-
-
-@pytest.fixture(autouse=True)
-def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    know_nothing(monkeypatch, tmp_path / "cache")
-
-
-@pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
-    return Trials(monkeypatch, tmp_path / "log")
 
 
 # Trials ---------------------------------------------------------------------------------------------------------------

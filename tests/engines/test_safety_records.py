@@ -4,24 +4,14 @@ import time
 from pathlib import Path
 
 import pytest
-from engines.support import ILLEGAL, PASS, Trials, know_nothing
+from engines.support import ALL, ILLEGAL, PASS, Trials
 
 from litehouse import EngineError
 from litehouse.engines import safety
 from litehouse.engines.safety import Verdict, verdict, verdicts
 from litehouse.engines.trials import children
 
-ALL = [(engine, precision) for engine, precisions in safety.PRECISIONS.items() for precision in precisions]
-
-
-@pytest.fixture(autouse=True)
-def unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    know_nothing(monkeypatch, tmp_path / "cache")
-
-
-@pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Trials:
-    return Trials(monkeypatch, tmp_path / "log")
+pytestmark = pytest.mark.usefixtures("unknown")
 
 
 def _again(trials: Trials) -> int:
