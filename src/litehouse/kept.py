@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import mmap
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litehouse.cache import Cache, Entry
+from litehouse import identity
+from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
 from litehouse.identity import Origin, own_identity
 from litehouse.model import Model, State, TensorInfo
 from litehouse.options import Limits
@@ -81,10 +84,33 @@ class KeptModel(Model):
         return Weights(_map(self._folder / WEIGHTS), places)
 
 
+def read(source: str | os.PathLike[str] | bytes, limits: Limits, setting: Path | bool) -> Model:
+    """A model from the cache; else from its file, and kept if that took long."""
+
+    def again() -> Model:
+        from litehouse import formats, passes
+
+        return passes.prepare(formats.read(source, limits=limits))
+
+    cache = open_cache(setting)
+    if cache is None:
+        return again()
+    origin = Origin(identity.find(source))
+    if (found := find(cache, origin, limits, again)) is not None:
+        return found
+    start = time.perf_counter()
+    model = again()
+    model.origin = origin
+    origin.seconds = time.perf_counter() - start
+    if origin.seconds > KEEP_SECONDS:
+        store(cache, model, limits)
+    return model
+
+
 def find(cache: Cache, origin: Origin, limits: Limits, again: Callable[[], Model]) -> Model | None:
     """The translation of a file that is kept; None without one."""
-    identity = origin.recall(cache)
-    entry = cache.find(_key(identity, limits)) if identity else None
+    known = origin.recall(cache)
+    entry = cache.find(_key(known, limits)) if known else None
     if entry is None or entry.facts.get("whole") != origin.recall(cache, entry.facts.get("files", ())):
         return None
     try:
@@ -96,8 +122,8 @@ def find(cache: Cache, origin: Origin, limits: Limits, again: Callable[[], Model
 def store(cache: Cache, model: Model, limits: Limits) -> None:
     """Keep a translation, if its file is one that may be kept."""
     origin = model.origin
-    identity = None if model.is_secret or origin is None else origin.identify(cache)
-    if identity is None or origin is None:
+    known = None if model.is_secret or origin is None else origin.identify(cache)
+    if known is None or origin is None:
         return
     places: dict[str, dict[str, Any]] = {}
     facts = {
@@ -116,11 +142,11 @@ def store(cache: Cache, model: Model, limits: Limits) -> None:
         "is_translated_anew": model.translate is not None,
         "places": places,
     }
-    cache.store(_key(identity, limits), facts, lambda folder: places.update(_write(model, folder)))
+    cache.store(_key(known, limits), facts, lambda folder: places.update(_write(model, folder)))
 
 
-def _key(identity: str, limits: Limits) -> str:
-    return hashlib.sha256(f"translation {identity} {own_identity()} {limits}".encode()).hexdigest()
+def _key(known: str, limits: Limits) -> str:
+    return hashlib.sha256(f"translation {known} {own_identity()} {limits}".encode()).hexdigest()
 
 
 def _write(model: Model, folder: Path) -> dict[str, dict[str, Any]]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from litehouse.identity import Origin
 from litehouse.weights import Weights
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from litehouse.identity import Origin
 
 EXCHANGE_DOMAIN = "litehouse"
 """The domain of the ops that exchange data with other ranks, which ONNX does not have."""

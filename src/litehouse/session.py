@@ -6,7 +6,6 @@ import copy
 import operator
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 
-from litehouse.cache import KEEP_SECONDS, Cache, open_cache
 from litehouse.errors import EngineError, LitehouseError, ShapeError, UnsupportedOpError
-from litehouse.identity import Origin, find
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
 
@@ -56,35 +53,13 @@ def read(
     """
     if key is not None and not isinstance(key, bytes):
         raise TypeError(f"key must be bytes, not {type(key).__name__}; b'...' or text.encode() gives them")
-    kept = open_cache(cache)
-    if kept is None or key is not None or mode != PLAIN_MODE:
-        return _translate(source, key, mode, limits)
-    return _read_through(kept, source, limits or Limits())
+    if cache is not False and key is None and mode == PLAIN_MODE:
+        from litehouse import kept
 
-
-def _translate(source: str | os.PathLike[str] | bytes, key: bytes | None, mode: str, limits: Limits | None) -> Model:
+        return kept.read(source, limits or Limits(), cache)
     from litehouse import formats, passes
 
     return passes.prepare(formats.read(source, key=key, mode=mode, limits=limits))
-
-
-def _read_through(cache: Cache, source: str | os.PathLike[str] | bytes, limits: Limits) -> Model:
-    """A model from the cache; else from its file, and kept if that took long."""
-    from litehouse import kept
-
-    def again() -> Model:
-        return _translate(source, None, PLAIN_MODE, limits)
-
-    origin = Origin(find(source))
-    if (found := kept.find(cache, origin, limits, again)) is not None:
-        return found
-    start = time.perf_counter()
-    model = again()
-    model.origin = origin
-    origin.seconds = time.perf_counter() - start
-    if origin.seconds > KEEP_SECONDS:
-        kept.store(cache, model, limits)
-    return model
 
 
 def load(

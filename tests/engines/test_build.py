@@ -28,7 +28,7 @@ def _keep_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny models are kept too, and files need not lie still."""
     monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", str(1 << 30))
     monkeypatch.setattr(build_module, "KEEP_SECONDS", -1.0)
-    monkeypatch.setattr("litehouse.session.KEEP_SECONDS", -1.0)
+    monkeypatch.setattr("litehouse.kept.KEEP_SECONDS", -1.0)
     monkeypatch.setattr(identity, "YOUNG_SECONDS", -1.0)
 
 
@@ -224,8 +224,8 @@ def test_where_nothing_can_be_written_all_works(tmp_path: Path, engine: str) -> 
 PROGRAM = """
 import sys
 import litehouse
-import litehouse.session, litehouse.engines.build, litehouse.identity
-litehouse.session.KEEP_SECONDS = litehouse.engines.build.KEEP_SECONDS = litehouse.identity.YOUNG_SECONDS = -1.0
+import litehouse.kept, litehouse.engines.build, litehouse.identity
+litehouse.kept.KEEP_SECONDS = litehouse.engines.build.KEEP_SECONDS = litehouse.identity.YOUNG_SECONDS = -1.0
 for name in [name for name in sys.modules if name.split(".")[0] in ("onnx", "onnx_ir")]:
     raise SystemExit(f"{name} is imported too early")
 session = litehouse.load(sys.argv[1], engine=sys.argv[2], threads=1)
