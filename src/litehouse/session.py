@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import copy
-import operator
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
 from litehouse.errors import EngineError, LitehouseError, ShapeError, UnsupportedOpError
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
+from litehouse.signature import as_list, checked, describe, fits, in_order, is_static, known_shape, shapes_in_order
 
 if TYPE_CHECKING:
     from litehouse.engines.base import Program, Runner
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 REMEMBERED_SHAPES = 16
 ndarray = np.ndarray  # looked up once
 PLAIN_MODE = "AES-GCM"  # the usual one, which says nothing about a file that is not encrypted
-Item = TypeVar("Item")
 
 
 def read(
@@ -130,7 +129,7 @@ class Session:
         self._program: Program | None
         self._use(built)
         is_timed = self.options.engine == "auto" and self.options.tune != "off"
-        self._is_settled = not is_timed or _is_static(model.inputs)  # without sizes no engine can be timed
+        self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
         self._build: _Build | None = _build(built.program, model.inputs, model.outputs)
 
     @property
@@ -169,10 +168,10 @@ class Session:
         if build is None:
             raise EngineError("the session is closed; load the model again")
         if type(inputs) is not list:
-            inputs = _as_list(inputs, build.inputs)
+            inputs = as_list(inputs, build.inputs)
         if len(inputs) != len(build.expected):
             raise ShapeError(
-                f"the model takes {len(build.expected)} inputs, not {len(inputs)}: {_describe(build.inputs)}"
+                f"the model takes {len(build.expected)} inputs, not {len(inputs)}: {describe(build.inputs)}"
             )
         for array, (shape, dtype) in zip(inputs, build.expected):  # noqa: B905  (counted above)
             # The common case costs a microsecond less without a call per input.
@@ -182,7 +181,7 @@ class Session:
                 or array.shape != shape
                 or not array.flags.c_contiguous
             ):
-                inputs = [_checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
+                inputs = [checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
                 break
         try:
             runner = build.runners.pop()  # list operations are atomic: no lock
@@ -219,8 +218,8 @@ class Session:
                 TensorInfo(item.name, array.dtype, array.shape)
                 for item, array in zip(self.model.states, first, strict=True)
             )
-            given = _in_order(state, infos, "state")
-            first = [_checked(array, info).copy() for array, info in zip(given, infos, strict=True)]
+            given = in_order(state, infos, "state")
+            first = [checked(array, info).copy() for array, info in zip(given, infos, strict=True)]
         with self._state_lock:
             self._current()
             self._state = first
@@ -233,23 +232,7 @@ class Session:
         Raises:
             ShapeError: The count is wrong, or the model cannot take these shapes.
         """
-        model = self.model
-        if isinstance(shapes, Mapping):
-            shapes = _in_order(shapes, model.inputs)
-        if not isinstance(shapes, Sequence) or not all(isinstance(shape, Sequence) for shape in shapes):
-            raise ShapeError(f"give one shape per input, as [[1, 3, 224, 224]], not {shapes!r}")
-        try:
-            wanted = tuple(tuple(operator.index(size) for size in shape) for shape in shapes)
-        except TypeError:
-            raise ShapeError(f"shapes must be made of ints, not {shapes!r}") from None
-        if len(wanted) != len(model.inputs):
-            raise ShapeError(f"the model takes {len(model.inputs)} inputs, but {len(wanted)} shapes were given")
-        for info, shape in zip(model.inputs, wanted, strict=True):
-            other_rank = len(shape) != len(info.shape) and model.translate is None
-            if other_rank or any(size < 0 for size in shape):
-                raise ShapeError(
-                    f"input {info.name!r} of shape {_shape_text(info.shape)} cannot be resized to {list(shape)}"
-                )
+        wanted = shapes_in_order(self.model, shapes)
         with self._resizing:
             self._current()
             build = self._remembered.get(wanted) or self._build_for(wanted)
@@ -271,7 +254,7 @@ class Session:
         if self._build is None:
             return f"<Session {self.model.path}: closed>"
         names = ", ".join(info.name for info in self.model.outputs)
-        return f"<Session {self.model.path}: {_describe(self.inputs)} -> {names}, on {self.engine}>"
+        return f"<Session {self.model.path}: {describe(self.inputs)} -> {names}, on {self.engine}>"
 
     def __enter__(self) -> Self:
         """The session itself."""
@@ -306,11 +289,11 @@ class Session:
     def _build_for(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
         model = self.model
         infos = tuple(replace(info, shape=shape) for info, shape in zip(model.inputs, shapes, strict=True))
-        if all(_fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
+        if all(fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
             if not self._is_settled:
                 self._settle(infos)
             assert self._program is not None  # the session is open
-            return _build(self._program, infos, model.outputs if _is_static(model.outputs) else None)
+            return _build(self._program, infos, model.outputs if is_static(model.outputs) else None)
         if model.translate is not None:
             return self._translated(shapes)
         if model.fixed_nodes:
@@ -354,7 +337,7 @@ class Session:
 
     def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
         """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""
-        if not _is_static(build.inputs):
+        if not is_static(build.inputs):
             return self.model.outputs
         shapes = [(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
         runner, state = build.program.bind(), self._first_state()
@@ -365,84 +348,13 @@ class Session:
             results = runner.run([*(np.ones(shape, dtype) for shape, dtype in shapes), *state])
         results = results[: len(results) - len(state)]
         # With inputs of fixed shapes, a dynamic size is one that depends on the data: no trial can tell it.
-        by_data = _is_static(self.model.inputs)
+        by_data = is_static(self.model.inputs)
         return tuple(
-            replace(info, shape=_known_shape(info, array.shape) if by_data else array.shape)
+            replace(info, shape=known_shape(info, array.shape) if by_data else array.shape)
             for info, array in zip(self.model.outputs, results, strict=True)
         )
-
-
-def _known_shape(info: TensorInfo, found: tuple[int, ...]) -> tuple[Any, ...]:
-    if len(info.shape) != len(found):
-        return found
-    return tuple(size if isinstance(old, int) else old for old, size in zip(info.shape, found, strict=True))
 
 
 def _build(program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None) -> _Build:
     expected = tuple((info.shape if info.is_static else None, info.dtype) for info in inputs)
     return _Build(program, inputs, outputs, expected)  # type: ignore[arg-type]
-
-
-def _is_static(infos: tuple[TensorInfo, ...]) -> bool:
-    return all(info.is_static for info in infos)
-
-
-def _fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
-    return len(shape) == len(info.shape) and all(
-        not isinstance(size, int) or size == given for size, given in zip(info.shape, shape, strict=True)
-    )
-
-
-def _as_list(inputs: Any, infos: tuple[TensorInfo, ...]) -> Sequence[np.ndarray]:
-    if isinstance(inputs, Mapping):
-        return _in_order(inputs, infos)
-    if not isinstance(inputs, Sequence):
-        raise ShapeError(f"give the inputs as a list, as run([x]), not as {type(inputs).__name__}")
-    return inputs
-
-
-def _in_order(named: Mapping[str, Item], infos: tuple[TensorInfo, ...], what: str = "input") -> list[Item]:
-    missing = [info.name for info in infos if info.name not in named]
-    unknown = sorted(set(named) - {info.name for info in infos})
-    if missing or unknown:
-        problems = [f"{what} {name!r} is missing" for name in missing] + [
-            f"there is no {what} {name!r}" for name in unknown
-        ]
-        raise ShapeError(f"{'; '.join(problems)}. The model takes: {_describe(infos)}")
-    return [named[info.name] for info in infos]
-
-
-def _checked(array: Any, info: TensorInfo) -> np.ndarray:
-    """The array as C-contiguous memory of the input's dtype and shape, or an error that says what differs."""
-    if isinstance(array, np.generic):
-        array = np.asarray(array)
-    if not isinstance(array, np.ndarray):
-        raise ShapeError(
-            f"input {info.name!r} must be a numpy array, not {type(array).__name__}; "
-            f"np.array(value, {info.dtype.name!r}) makes one"
-        )
-    if array.dtype != info.dtype:
-        raise ShapeError(
-            f"input {info.name!r} must be {info.dtype}, not {array.dtype}; convert it with .astype({info.dtype.name!r})"
-        )
-    if not _fits(array.shape, info):
-        order = _order(array.shape, info.shape)
-        advice = f"transpose it with .transpose{order}" if order else "reshape the array, or resize the session"
-        raise ShapeError(
-            f"input {info.name!r} must have the shape {_shape_text(info.shape)}, not {list(array.shape)}; {advice}"
-        )
-    return np.ascontiguousarray(array).reshape(array.shape)
-
-
-def _order(given: tuple[int, ...], wanted: tuple[Any, ...]) -> tuple[int, ...]:
-    """How to turn an image from channels first to last, or the other way, where that gives the wanted shape."""
-    orders = ((0, 2, 3, 1), (0, 3, 1, 2)) if len(given) == 4 else ()
-    return next((order for order in orders if tuple(given[axis] for axis in order) == wanted), ())
-
-
-def _shape_text(shape: tuple[Any, ...]) -> str:
-    return "[" + ", ".join("?" if size is None else str(size) for size in shape) + "]"
-
-
-def _describe(infos: tuple[TensorInfo, ...]) -> str:
-    return ", ".join(f"{info.name} {info.dtype.name}{_shape_text(info.shape)}" for info in infos) or "nothing"

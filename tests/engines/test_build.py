@@ -15,6 +15,7 @@ from litehouse import cache as cache_module
 from litehouse import identity
 from litehouse.cache import Cache
 from litehouse.engines import build as build_module
+from litehouse.engines.trials import restored
 from litehouse.kept import KeptModel
 from onnx_models import mlp, mlp_result
 
@@ -191,10 +192,10 @@ def test_a_damaged_program_is_built_anew(folder: Path, engine: str) -> None:
 
 def test_a_program_that_does_not_come_back_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.ones((2, 4), "f")
-    monkeypatch.setattr(build_module, "outputs_of", lambda *_: None)  # as when its process dies
+    monkeypatch.setattr(restored, "outputs_of", lambda *_: None)  # as when its process dies
     session = litehouse.load(mlp(), threads=1, cache=folder)
     assert_close(session.run([x])[0], mlp_result(x))
-    monkeypatch.setattr(build_module, "outputs_of", lambda *_: [np.zeros((2, 3), "f")])  # or computes something else
+    monkeypatch.setattr(restored, "outputs_of", lambda *_: [np.zeros((2, 3), "f")])  # or computes something else
     session = litehouse.load(mlp(), threads=1, cache=folder)
     assert_close(session.run([x])[0], mlp_result(x))
     assert _entries(folder) == ["translation"]

@@ -257,16 +257,30 @@ class _Timed:
 
 def test_a_race_takes_turns_and_ends() -> None:
     shares: list[float] = []
-    runners = [_Timed(0.010), _Timed(0.011)]
-    times = race(runners, [], 0.3, shares.append)
-    assert len(times[0]) == len(times[1]) >= race_module.MIN_ROUNDS
+    times = race([_Timed(0.010), _Timed(0.0101)], [], 0.3, shares.append)
+    assert len(times[0]) >= race_module.MIN_ROUNDS
     assert shares[-1] == 1.0
     assert shares == sorted(shares)
 
 
 def test_a_clear_race_ends_early() -> None:
     times = race([_Timed(0.010), _Timed(0.001)], [], 1000.0, lambda share: None)
-    assert len(times[0]) == race_module.CLEAR_ROUNDS
+    assert len(times[0]) == race_module.MIN_ROUNDS
+
+
+def test_who_trails_in_every_round_gives_up_and_the_first_never_does() -> None:
+    slow, first = _Timed(0.030), _Timed(0.020)
+    times = race([first, slow, _Timed(0.001)], [], 1000.0, lambda share: None)
+    assert [len(own) for own in times] == [race_module.MIN_ROUNDS, race_module.TRAILING_ROUNDS, race_module.MIN_ROUNDS]
+    assert lead(times[1], times[0]) < 1 < lead(times[2], times[0])
+
+
+def test_a_long_first_run_is_not_repeated_before_the_race() -> None:
+    runner = _Timed(race_module.LONG_SECONDS * 1.2)
+    assert race_module.brief(runner, []) >= race_module.LONG_SECONDS
+    assert runner.calls == 1
+    times = race([runner], [], 0.01, lambda share: None)
+    assert runner.calls == 2 + len(times[0])
 
 
 def test_a_lead_is_taken_from_the_median_and_from_the_best_round() -> None:

@@ -12,7 +12,6 @@ from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
 from litehouse.engines.samples import agree, find_samples
 from litehouse.engines.select import ENGINES, Selected, select
-from litehouse.engines.trials.restored import outputs_of
 from litehouse.errors import EngineError
 from litehouse.identity import own_identity
 from litehouse.machine import cpu_fingerprint
@@ -83,6 +82,8 @@ def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
 
 def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selected) -> Selected:
     """Store what was built, and use it as the next process will: from there."""
+    from litehouse.engines.trials.restored import outputs_of  # the next process does not need it
+
     names, engine, choice = Names.of(model), built.engine, built.choice
     samples = find_samples(model, built.program.bind())
     if samples is None:

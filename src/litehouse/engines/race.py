@@ -14,19 +14,21 @@ import numpy as np
 from litehouse.engines.base import Runner
 
 BURST_SECONDS = 0.02
-MIN_ROUNDS = 3
-CLEAR_ROUNDS = 5
-CLEAR_LEAD = 1.25  # nobody needs the second digit of a ratio that every round says is larger
+LONG_SECONDS = 0.1  # a first run of this length needs no second one to tell that a burst is one run
+BRIEF_SECONDS = 0.002
+MIN_ROUNDS = 5
+TRAILING_ROUNDS = 3
+TRAILING_LEAD = 1.1  # nobody needs the second digit of a ratio that every round says is larger
 LONGEST = 4.0  # times the wanted seconds: large models get their least count of rounds
 
 Show = Callable[[float], None]
 
 
 def race(runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float, show: Show) -> list[list[float]]:
-    """The seconds of a run of each, one figure per round.
+    """The seconds of a run of each, one figure per round; those that trail clearly give up early.
 
     Args:
-        runners: What to time; none of them is used by anyone else.
+        runners: What to time; none of them is used by anyone else. The first takes part to the end.
         inputs: What they all take.
         seconds: How long it may take, about.
         show: Told the share that is done, from 0 to 1.
@@ -34,19 +36,23 @@ def race(runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float
     start = time.perf_counter()
     calls = [_calls(runner, inputs) for runner in runners]
     times: list[list[float]] = [[] for _ in runners]
+    running = list(range(len(runners)))
     while not _is_over(times, time.perf_counter() - start, seconds):
-        for runner, count, own in zip(runners, calls, times, strict=True):
-            if count > 1:
-                runner.run(inputs)  # the other's data fills the caches, and its threads still spin
-            own.append(_time(runner, inputs, count))
+        for place in running:
+            if calls[place] > 1:
+                runners[place].run(inputs)  # the other's data fills the caches, and its threads still spin
+            times[place].append(_time(runners[place], inputs, calls[place]))
+        running = [place for place in running if place == 0 or not _trails(times[place], times)]
         show(min(1.0, (time.perf_counter() - start) / seconds))
     return times
 
 
 def brief(runner: Runner, inputs: Sequence[np.ndarray]) -> float:
-    """The seconds of a run, as good as five runs can tell."""
-    runner.run(inputs)
-    return min(_time(runner, inputs, 1) for _ in range(5))
+    """The seconds of a run, as good as a few runs can tell; one where it is long."""
+    shortest, end = _time(runner, inputs, 1), time.perf_counter() + BRIEF_SECONDS
+    while time.perf_counter() < end and shortest < BRIEF_SECONDS:
+        shortest = min(shortest, _time(runner, inputs, 1))
+    return shortest
 
 
 def lead(times: Sequence[float], reference: Sequence[float]) -> float:
@@ -54,8 +60,9 @@ def lead(times: Sequence[float], reference: Sequence[float]) -> float:
 
     What else the machine does can move the one or the other, hardly both.
     """
-    median = statistics.median(theirs / own for own, theirs in zip(times, reference, strict=True))
-    return math.sqrt(median * min(reference) / min(times))
+    rounds = list(zip(times, reference, strict=False))  # it may have given up
+    median = statistics.median(theirs / own for own, theirs in rounds)
+    return math.sqrt(median * min(reference[: len(rounds)]) / min(times))
 
 
 def silent(share: float) -> None:
@@ -78,8 +85,9 @@ def shown(text: str) -> Iterator[Show]:
 
 
 def _calls(runner: Runner, inputs: Sequence[np.ndarray]) -> int:
-    """How many runs make a burst; the first run of all is not counted."""
-    runner.run(inputs)
+    """How many runs make a burst; the first run of all does not tell, unless it is long."""
+    if _time(runner, inputs, 1) > LONG_SECONDS:
+        return 1
     return max(1, int(BURST_SECONDS / max(_time(runner, inputs, 1), 1e-7)))
 
 
@@ -94,9 +102,13 @@ def _is_over(times: Sequence[Sequence[float]], taken: float, seconds: float) -> 
     rounds = len(times[0])
     if rounds < MIN_ROUNDS:
         return rounds > 0 and taken > seconds * LONGEST
-    return taken > seconds or (rounds >= CLEAR_ROUNDS and all(_is_clear(own, times[0]) for own in times[1:]))
+    return taken > seconds or sum(not _trails(own, times) for own in times) == 1
 
 
-def _is_clear(own: Sequence[float], reference: Sequence[float]) -> bool:
-    ratios = [theirs / mine for mine, theirs in zip(own, reference, strict=True)]
-    return min(ratios) > CLEAR_LEAD or max(ratios) < 1 / CLEAR_LEAD
+def _trails(own: Sequence[float], times: Sequence[Sequence[float]]) -> bool:
+    """Whether another was clearly faster in every round."""
+    return any(
+        min(len(own), len(other)) >= TRAILING_ROUNDS
+        and all(mine > theirs * TRAILING_LEAD for mine, theirs in zip(own, other, strict=False))
+        for other in times
+    )
