@@ -1,0 +1,75 @@
+"""`litehouse cache` on folders of all kinds."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.support import call, failure, lines
+
+from litehouse.cache import Cache
+
+CHOICE = {"engine": "openvino", "reason": "1.20x as fast"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("LITEHOUSE_CACHE_BYTES", raising=False)
+    monkeypatch.setenv("LITEHOUSE_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def keep(folder: Path, key: str, used: float, nbytes: int, **facts: Any) -> None:
+    entry = Cache(folder).store(key, facts, lambda inside: (inside / "data.bin").write_bytes(bytes(nbytes)))
+    assert entry is not None
+    os.utime(entry.folder, (used, used))
+
+
+def test_an_empty_cache(folder: Path) -> None:
+    assert lines(call("cache", "list")) == [f"0 kept in {folder}, 0 bytes of 17.2 GB".split()]
+    assert call("cache", "clear").stdout == f"freed 0 bytes in {folder}\n"
+
+
+def test_the_last_used_comes_first(folder: Path) -> None:
+    keep(folder, "a", 1e9, 1000, what="translation", path="old.mge")
+    keep(folder, "b", 1.5e9, 2000, what="program", path="new.mindir", choice=CHOICE)
+    *_, first, second, total = lines(call("cache", "list"))
+    assert first[:6] == ["new.mindir", "compiled", "for", "openvino", "2.0", "kB"]
+    assert second[:4] == ["old.mge", "translation", "1.0", "kB"]
+    assert " ".join(total) == f"2 kept in {folder}, 3.0 kB of 17.2 GB"
+
+
+def test_the_list_as_json(folder: Path) -> None:
+    keep(folder, "a", 1e9, 1000, what="program", path="x.mindir", choice=CHOICE)
+    found = json.loads(call("cache", "list", "--json").stdout)
+    assert (found["folder"], found["limit"]) == (str(folder), Cache(folder).limit)
+    (entry,) = found["entries"]
+    assert entry["what"] == "compiled for openvino"
+    assert (entry["bytes"], entry["path"], entry["reason"]) == (1000, "x.mindir", CHOICE["reason"])
+
+
+def test_clearing_frees_all(folder: Path) -> None:
+    keep(folder, "a", 1e9, 1_000_000, what="translation", path="x.mge")
+    assert call("cache", "clear").stdout == f"freed 1.0 MB in {folder}\n"
+    assert Cache(folder).entries() == []
+
+
+def test_another_folder(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    keep(other, "a", 1e9, 1000, what="translation", path="x.mge")
+    assert "x.mge" in call("cache", "list", "--folder", other).stdout
+    assert "x.mge" not in call("cache", "list").stdout
+    call("cache", "clear", "--folder", other)
+    assert Cache(other).entries() == []
+
+
+def test_a_cache_that_is_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_DIR", "")
+    assert "name a folder with --folder" in failure(call("cache", "list"))
+
+
+def test_a_path_that_is_no_folder(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    assert str(path) in failure(call("cache", "list", "--folder", path))
