@@ -7,7 +7,7 @@ and `python -m benchmarks peers` the environments of the real frameworks.
 import importlib
 import sys
 
-ALL = ("suite", "start", "overhead", "import_time", "load", "megengine")
+ALL = ("suite", "start", "overhead", "import_time", "load", "precision", "megengine")
 
 
 def main() -> None:
