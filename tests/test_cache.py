@@ -2,13 +2,16 @@
 
 import multiprocessing
 import os
+import pwd
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from litehouse import cache as cache_module
-from litehouse.cache import Cache, default_folder, open_cache, trouble
+from litehouse.cache import LAYOUT, Cache, checksum, default_folder, open_cache, trouble
 
 DATA = bytes(range(256)) * 5000  # more than one block of the sums
 
@@ -111,32 +114,62 @@ def test_what_a_dead_writer_left_is_removed_later(cache: Cache) -> None:
     assert not left.exists()
 
 
+def test_sums_can_be_left_to_who_uses_the_file(cache: Cache) -> None:
+    entry = cache.store("key", {}, _write())
+    assert entry is not None
+    (entry.folder / "data.bin").write_bytes(DATA[::-1])
+    found = cache.find("key", late=("data.bin",))
+    assert found is not None
+    assert found.sums == {"data.bin": checksum(DATA)}
+    assert checksum(DATA[::-1]) != checksum(DATA)
+    assert cache.find("key") is None
+
+
 def _store_often(folder: Path, failures: "multiprocessing.Queue[str]") -> None:
     cache = Cache(folder)
-    for _ in range(40):
-        cache.store("key", {"what": "x"}, _write())
-        found = cache.find("key")
+    for place in range(100):
+        cache.store(f"key{place % 3}", {"what": "x"}, _write(DATA[:1000]))
+        found = cache.find("key0")
         if found is None:
-            continue  # the other one is just replacing it
+            continue  # another one is just replacing it
         try:
-            if (found.folder / "data.bin").read_bytes() != DATA:
+            if (found.folder / "data.bin").read_bytes() != DATA[:1000]:
                 failures.put("other bytes")
         except FileNotFoundError:
             continue
 
 
-def test_writers_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_writers_at_the_same_time_do_no_harm(tmp_path: Path, is_cleared: bool) -> None:
     context = multiprocessing.get_context("spawn")
     failures = context.Queue()
-    writers = [context.Process(target=_store_often, args=(tmp_path, failures)) for _ in range(2)]
+    writers = [context.Process(target=_store_often, args=(tmp_path, failures)) for _ in range(4)]
     for writer in writers:
         writer.start()
+    cache = Cache(tmp_path)
+    while is_cleared and any(writer.is_alive() for writer in writers):
+        cache.clear()
+        assert cache.nbytes() >= 0
     for writer in writers:
         writer.join(120)
         assert writer.exitcode == 0
     assert failures.empty()
-    assert Cache(tmp_path).find("key") is not None
-    assert [path.name for path in (tmp_path / "v1" / "entries").iterdir()] == ["key"]
+    if is_cleared:
+        cache.clear()
+        assert list(tmp_path.iterdir()) == []
+        return
+    assert all(cache.find(f"key{place}") is not None for place in range(3))
+    assert sorted(path.name for path in (tmp_path / LAYOUT / "entries").iterdir()) == ["key0", "key1", "key2"]
+
+
+def test_what_is_gone_meanwhile_is_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = cache_module.names
+    monkeypatch.setattr(cache_module, "names", lambda folder: names(folder) | {".old-gone", "gone"})
+    monkeypatch.setattr(cache_module, "MAX_RECORDS", 2)
+    assert cache.store("key", {}, _write()) is not None
+    for key in "abc":
+        cache.put_record("files", key, {})
+    assert [entry.key for entry in cache.entries()] == ["key"]
 
 
 def test_records(cache: Cache) -> None:
@@ -144,7 +177,7 @@ def test_records(cache: Cache) -> None:
     cache.put_record("choices", "key", {"engine": "x", "figures": [1.5]})
     assert cache.record("choices", "key") == {"engine": "x", "figures": [1.5]}
     assert cache.record("files", "key") is None
-    path = cache.folder / "v1" / "records" / "choices" / "key.json"
+    path = cache.folder / LAYOUT / "records" / "choices" / "key.json"
     path.write_text(path.read_text().replace("1.5", "2.5"))
     assert cache.record("choices", "key") is None
 
@@ -153,7 +186,7 @@ def test_records_are_bounded(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(cache_module, "MAX_RECORDS", 10)
     for place in range(25):
         cache.put_record("files", str(place), {})
-    assert len(list((cache.folder / "v1" / "records" / "files").iterdir())) <= 10
+    assert len(list((cache.folder / LAYOUT / "records" / "files").iterdir())) <= 10
     assert cache.record("files", "24") == {}
 
 
@@ -170,6 +203,7 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path) -> None:
     assert trouble(tmp_path / "new") is None
+    Cache(tmp_path)._make(tmp_path / LAYOUT)
     tmp_path.chmod(0o777)
     assert "can be written by others" in str(trouble(tmp_path))
     assert open_cache(tmp_path) is None
@@ -177,9 +211,95 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path) -> None:
     assert open_cache(tmp_path) is not None
 
 
+@pytest.mark.parametrize("inner", ["", "entries", "records", "entries/key", "entries/key/data.bin"])
+@pytest.mark.parametrize("harm", ["mode", "link", "owner"])
+def test_what_a_stranger_may_have_put_there_is_not_trusted(cache: Cache, inner: str, harm: str) -> None:
+    cache.store("key", {}, _write())
+    cache.put_record("files", "key", {})
+    assert trouble(cache.folder) is None
+    place = cache.folder / LAYOUT / inner
+    if harm == "mode":
+        place.chmod(0o770)
+    elif harm == "link":
+        place.rename(cache.folder / "elsewhere")
+        place.symlink_to(cache.folder / "elsewhere")
+    elif os.geteuid() == 0:
+        os.chown(place, 12345, -1)
+    else:
+        pytest.skip("only root can give a file away")
+    if "key" not in inner:
+        assert str(place) in str(trouble(cache.folder))
+        assert open_cache(cache.folder) is None
+        assert cache.store("other", {}, _write()) is None or inner == "records"
+    else:
+        assert cache.find("key") is None
+
+
+@pytest.mark.parametrize("inner", ["files", "files/key.json"])
+def test_records_that_a_stranger_may_have_put_there_are_not_trusted(cache: Cache, inner: str) -> None:
+    cache.put_record("files", "key", {})
+    assert cache.record("files", "key") == {}
+    (cache.folder / LAYOUT / "records" / inner).chmod(0o770)
+    assert cache.record("files", "key") is None
+
+
+def test_nothing_is_put_into_a_folder_that_a_stranger_made_first(cache: Cache) -> None:
+    cache.folder.mkdir()
+    cache.folder.chmod(0o777)
+    assert cache.store("key", {}, _write()) is None
+    cache.put_record("files", "key", {})
+    assert list(cache.folder.rglob("*.*")) == []
+
+
+def test_a_careless_umask_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", "1G")
+    before = os.umask(0o002)
+    try:
+        cache = open_cache(tmp_path / "new" / "cache")
+        assert cache is not None
+        assert cache.store("key", {}, _write()) is not None
+        cache.put_record("files", "key", {})
+    finally:
+        os.umask(before)
+    assert trouble(cache.folder) is None
+    assert cache.record("files", "key") == {}
+    assert {path.stat().st_mode & 0o077 for path in (cache.folder, *cache.folder.rglob("*"))} == {0}
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """A cache that another user filled, of which this one sees the outermost folder alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, user = Path(name), os.geteuid()
+        Cache(folder).store("key", {}, _write())
+        folder.chmod(0o755)
+        inner = folder / LAYOUT
+        inner.chmod(0o700 if user == 0 else 0)
+        if user == 0:
+            os.seteuid(12345)
+        yield folder
+        if user == 0:
+            os.seteuid(user)
+        inner.chmod(0o700)
+
+
+def test_a_cache_that_cannot_be_looked_into_is_no_error(closed: Path) -> None:
+    assert "Permission denied" in str(trouble(closed))
+    assert open_cache(closed) is None
+    cache = Cache(closed)
+    assert cache.find("key") is None
+    assert cache.store("key", {}, _write()) is None
+    cache.put_record("files", "key", {})
+    assert cache.record("files", "key") is None
+    assert cache.entries() == []
+    assert cache.nbytes() == 0
+    assert not cache.has_room_for(1)
+
+
 def test_clear_takes_its_own_files_alone(cache: Cache) -> None:
     cache.store("key", {}, _write())
-    mine = cache.folder / "mine.txt"
+    mine = cache.folder / "v1" / "mine.txt"
+    mine.parent.mkdir()
     mine.write_text("keep me")
     assert cache.clear() > len(DATA)
     assert mine.read_text() == "keep me"
@@ -201,8 +321,84 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert open_cache(False) is None
 
 
-def test_the_limit_can_be_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", "123")
+def test_without_a_home_there_is_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "LITEHOUSE_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # the user is not in the list
+    assert default_folder() is None
+    assert open_cache() is None
+    assert "no home folder" in str(trouble(None))
+
+
+def test_a_relative_folder_stays_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = open_cache(Path("cache"))
+    assert cache is not None
+    cache.limit = len(DATA)
+    cache.store("key", {}, _write())
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert cache.find("key") is not None
+    (tmp_path / "other").rmdir()
+    assert "cannot be used" in str(trouble(Path("cache")))
+    assert open_cache(Path("cache")) is None
+
+
+def test_room(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.has_room_for(cache.limit)
+    assert not cache.has_room_for(cache.limit + 1)
+    assert not Cache(cache.folder, 0).has_room_for(0)
+    assert not Cache(cache.folder, 1 << 60).has_room_for(1 << 59)  # no disk is that large
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert not cache.has_room_for(1)
+
+
+def test_a_folder_that_cannot_be_written_serves_if_it_is_filled(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", "1G")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda *_, **__: False)
+        assert "nothing can be written" in str(trouble(cache.folder))
+        assert open_cache(cache.folder) is None
+    cache.store("key", {}, _write())
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    opened = open_cache(cache.folder)
+    assert opened is not None
+    assert opened.find("key") is not None
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    cache.put_record("files", "key", {})
+    assert list((cache.folder / LAYOUT / "records" / "files").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("123", 123),
+        ("", 16 << 30),
+        ("0", 0),
+        ("1k", 1000),
+        ("2KB", 2000),
+        ("3 MB", 3_000_000),
+        ("1GB", 10**9),
+        ("4gib", 4 << 30),
+        ("5Ti", 5 << 40),
+        ("6B", 6),
+    ],
+)
+def test_the_limit_can_be_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, limit: int) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", text)
     opened = open_cache(tmp_path)
     assert opened is not None
-    assert opened.limit == 123
+    assert opened.limit == limit
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5G", "much", "1 i", "1e9", "G"])
+def test_a_limit_that_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", text)
+    assert f"LITEHOUSE_CACHE_BYTES is {text!r}" in str(trouble(tmp_path))
+    assert open_cache(tmp_path) is None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import litehouse
-from conftest import assert_close
+from conftest import FIXTURES, assert_close
 from onnx_models import mlp, mlp_result, model, node
 
 
@@ -165,6 +165,20 @@ def test_shapes_are_remembered_up_to_a_bound() -> None:
     assert len(session._remembered) <= 16
     x = np.ones((39, 4), "f")
     assert_close(session.run([x])[0], mlp_result(x))
+
+
+def test_a_session_with_state_that_is_closed_while_a_run_begins() -> None:
+    session = litehouse.load(FIXTURES / "mindir" / "networks" / "counter.mindir", threads=1)
+    assert session.model.states
+
+    class Closing(list):
+        def pop(self) -> None:
+            session.close()
+            raise IndexError
+
+    session._build.runners = Closing()
+    with pytest.raises(litehouse.EngineError, match="closed"):
+        session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
 
 
 def test_closed_session(x: np.ndarray) -> None:

@@ -9,24 +9,32 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-LAYOUT = "v1"  # of the files; another number leaves older ones to be removed
+from litehouse.folders import UnsafeError, changed, check, is_writable, names, nearest, size_of, unlink
+
+LAYOUT = "litehouse-1"  # a name that nobody else gives, with the number of this kind of files
+REMOVED = f".{LAYOUT}-old-"
 DEFAULT_BYTES = 16 << 30
+FOLDER_VARIABLE = "LITEHOUSE_CACHE_DIR"
+BYTES_VARIABLE = "LITEHOUSE_CACHE_BYTES"
+UNITS = "kmgt"
 MAX_RECORDS = 4096
 BLOCK = 1 << 20
 STALE_SECONDS = 3600.0  # a process that stores takes seconds: what is older was left by one that died
 FACTS = "entry.json"
 KEEP_SECONDS = 0.2  # what is made in less time is made again as fast as it would be found
+BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what reading damaged notes raises
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,7 @@ class Entry:
         folder: Where its files lie.
         facts: What was noted when it was stored.
         nbytes: The size of its files.
+        sums: What `checksum` gives for each file that is sound.
         used: When it was last found, in seconds since the epoch.
     """
 
@@ -45,6 +54,7 @@ class Entry:
     folder: Path
     facts: dict[str, Any]
     nbytes: int
+    sums: dict[str, str]
     used: float
 
 
@@ -61,46 +71,66 @@ class Cache:
             folder: Where to keep things.
             limit: The bytes that the entries may take together.
         """
-        self.folder = folder
+        self.folder = folder.absolute()  # a program may change its current folder
         self.limit = limit
-        self._entries = folder / LAYOUT / "entries"
-        self._records = folder / LAYOUT / "records"
+        self._own = self.folder / LAYOUT
+        self._entries = self._own / "entries"
+        self._records = self._own / "records"
+
+    def has_room_for(self, nbytes: int) -> bool:
+        """Whether so many bytes can be kept: the limit allows it, the folder can be written, and the disk has room."""
+        if nbytes > self.limit or not self.limit or not is_writable(self._entries):
+            return False
+        try:
+            return shutil.disk_usage(nearest(self._entries)).free > nbytes
+        except OSError:
+            return False
 
     def record(self, kind: str, key: str) -> dict[str, Any] | None:
         """The record of this kind under this key; None where there is no sound one."""
         try:
+            check(self._records / kind)
             return _read_facts(self._records / kind / f"{key}.json")
         except (OSError, ValueError):
             return None
 
     def put_record(self, kind: str, key: str, value: dict[str, Any]) -> None:
         """Keep a record; where that cannot be done, it is not kept."""
-        folder = self._records / kind
+        folder, text = self._records / kind, _facts_text(value)
         try:
-            _make_folder(folder)
-            with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".new-", delete=False) as file:
-                file.write(_facts_text(value))
-            os.replace(file.name, folder / f"{key}.json")
-            _drop_oldest(folder)
+            self._make(folder)
+            descriptor, new = tempfile.mkstemp(dir=folder, prefix=".new-")
         except OSError:
             return
+        try:
+            with open(descriptor, "w") as file:
+                file.write(text)
+            os.replace(new, folder / f"{key}.json")
+        except OSError:
+            unlink(new)
+        _drop_oldest(folder)
 
-    def find(self, key: str) -> Entry | None:
-        """The entry of this key, its files checked against their sums; None where there is no sound one."""
+    def find(self, key: str, late: Collection[str] = ()) -> Entry | None:
+        """The entry of this key; None where there is no sound one.
+
+        Args:
+            key: The key.
+            late: Files whose sums the caller checks when it uses them.
+        """
         folder = self._entries / key
         try:
+            check(folder)
             noted = _read_facts(folder / FACTS)
             for name, (size, total) in noted["files"].items():
-                if (folder / name).stat().st_size != size or _sum(folder / name) != total:
+                check(folder / name, stat.S_ISREG)
+                if (folder / name).stat().st_size != size or (name not in late and _sum(folder / name) != total):
                     raise ValueError(f"{name} is damaged")
             entry = _entry(folder, noted)
-        except (OSError, ValueError, KeyError, TypeError):
+        except BROKEN:
             self._remove(folder)
             return None
-        try:
+        with contextlib.suppress(OSError):  # a cache that can only be read serves as well
             os.utime(folder / FACTS)  # the least recently used goes first
-        except OSError:
-            return entry  # a cache that can only be read serves as well
         return entry
 
     def store(self, key: str, facts: dict[str, Any], write: Callable[[Path], None]) -> Entry | None:
@@ -111,15 +141,18 @@ class Cache:
         if not self.limit:
             return None
         try:
-            _make_folder(self._entries)
+            self._make(self._entries)
             new = Path(tempfile.mkdtemp(dir=self._entries, prefix=".new-"))
         except OSError:
             return None
         try:
             write(new)
+            for path in new.iterdir():
+                path.chmod(0o600)  # what wrote it may have left it to a group
             files = {path.name: (path.stat().st_size, _sum(path)) for path in sorted(new.iterdir())}
             if sum(size for size, _ in files.values()) > self.limit:
                 return None
+            (new / FACTS).touch(mode=0o600)
             (new / FACTS).write_text(_facts_text({"facts": facts, "files": files}))
             self._remove(self._entries / key)
             os.rename(new, self._entries / key)
@@ -130,29 +163,55 @@ class Cache:
         self._trim(key)
         return self.find(key)
 
+    def discard(self, entry: Entry) -> None:
+        """Remove an entry that is damaged."""
+        self._remove(entry.folder)
+
     def entries(self) -> list[Entry]:
         """All entries whose notes can be read, the last used first."""
         found = []
-        for folder in self._folders():
+        for name in names(self._entries):
+            folder = self._entries / name
             try:
-                found.append(_entry(folder, _read_facts(folder / FACTS)))
-            except (OSError, ValueError, KeyError, TypeError):
+                found += [] if name.startswith(".") else [_entry(folder, _read_facts(folder / FACTS))]
+            except BROKEN:
                 continue
         return sorted(found, key=lambda entry: -entry.used)
 
+    def nbytes(self) -> int:
+        """The size of all that lies there."""
+        return size_of(self._own)
+
+    def is_there(self) -> bool:
+        """Whether anything was ever kept in the folder."""
+        return os.path.lexists(self._own)
+
     def clear(self) -> int:
-        """Remove everything; the bytes that were freed. A model that is in use stays usable until its process ends."""
-        own = self.folder / LAYOUT
-        freed = sum(path.stat().st_size for path in own.rglob("*") if path.is_file())
-        if own.exists():
-            shutil.rmtree(own)
+        """Remove everything; the bytes that were freed. A model that is in use stays usable until its process ends.
+
+        Raises:
+            OSError: This user may not.
+        """
+        if self.is_there():
+            # Under another name nobody begins to write there.
+            old = tempfile.mkdtemp(dir=self.folder, prefix=REMOVED)
+            with contextlib.suppress(FileNotFoundError):  # another process has done it
+                os.rename(self._own, old)
+        freed = 0
+        for name in names(self.folder):
+            if name.startswith(REMOVED):  # this one, or what a process that died left behind
+                before = size_of(self.folder / name)
+                shutil.rmtree(self.folder / name, ignore_errors=True)
+                freed += before - size_of(self.folder / name)
         return freed
 
-    def _folders(self) -> Iterator[Path]:
-        try:
-            yield from (Path(item.path) for item in os.scandir(self._entries) if not item.name.startswith("."))
-        except OSError:
-            return
+    def _make(self, folder: Path) -> None:
+        """Make a folder and those above it, down from the cache's own: nobody else may write there."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        inner = folder.relative_to(self.folder).parts
+        for place in (self.folder, *(self.folder.joinpath(*inner[: depth + 1]) for depth in range(len(inner)))):
+            place.mkdir(mode=0o700, exist_ok=True)
+            check(place, follow=place == self.folder)  # somebody else may have been faster
 
     def _trim(self, keep: str) -> None:
         """Remove the least recently used entries beyond the limit, and what a writer that died left behind."""
@@ -162,14 +221,13 @@ class Cache:
             if excess > 0 and entry.key != keep:
                 self._remove(entry.folder)
                 excess -= entry.nbytes
-        known = {entry.key for entry in entries}
-        for item in os.scandir(self._entries):
-            if item.name not in known and time.time() - item.stat().st_mtime > STALE_SECONDS:
-                shutil.rmtree(item.path, ignore_errors=True)
+        for name in names(self._entries) - {entry.key for entry in entries}:
+            if time.time() - changed(self._entries / name) > STALE_SECONDS:
+                shutil.rmtree(self._entries / name, ignore_errors=True)
 
     def _remove(self, folder: Path) -> None:
         """Take an entry away at once: under another name it cannot be found half deleted."""
-        if not folder.exists():
+        if not os.path.lexists(folder):
             return
         try:
             old = tempfile.mkdtemp(dir=self._entries, prefix=".old-")
@@ -181,54 +239,82 @@ class Cache:
 
 
 def open_cache(setting: bool | Path = True) -> Cache | None:
-    """The cache at a path, or the user's own for True; None for False, or where a stranger could have written there."""
+    """The cache at a path, or the user's own for True; None for False, or where `trouble` has an objection."""
     folder = default_folder() if setting is True else setting
-    if not folder:
+    limit = _limit()
+    if not folder or limit is None or trouble(Path(folder)) is not None:
         return None
-    return Cache(Path(folder), _limit()) if trouble(Path(folder)) is None else None
+    return Cache(Path(folder), limit)
 
 
 def default_folder() -> Path | None:
-    """`$LITEHOUSE_CACHE_DIR`, else the user's cache folder; None where that variable is set but empty."""
-    named = os.environ.get("LITEHOUSE_CACHE_DIR")
+    """`$LITEHOUSE_CACHE_DIR`, else the user's cache folder; None where that variable is empty, or there is no home."""
+    named = os.environ.get(FOLDER_VARIABLE)
     if named is not None:
         return Path(named) if named else None
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path("~/.cache").expanduser()) / "litehouse"
+    if os.path.isabs(base):
+        return Path(base) / "litehouse"
+    home = os.path.expanduser("~")
+    return Path(home) / ".cache" / "litehouse" if os.path.isabs(home) else None
 
 
-def trouble(folder: Path) -> str | None:
+def trouble(folder: Path | None) -> str | None:
     """Why a folder cannot serve as a cache, in words; None when it can, or can be made.
 
     The engines trust what they find there, so nobody else may be able to write it.
+
+    Args:
+        folder: The folder; None for a `default_folder` that there is not.
     """
+    if folder is None:
+        if os.environ.get(FOLDER_VARIABLE) == "":
+            return f"it is turned off by an empty {FOLDER_VARIABLE}"
+        return f"this user has no home folder; {FOLDER_VARIABLE} can name another"
+    if _limit() is None:
+        given = os.environ.get(BYTES_VARIABLE)
+        return f"{BYTES_VARIABLE} is {given!r}; it takes a whole number, with a unit or without: 8000000000, 8G or 8Gi"
     try:
-        status = folder.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        return f"{folder} cannot be used ({error.strerror})"
-    if not stat.S_ISDIR(status.st_mode):
-        return f"{folder} is not a folder"
-    if status.st_uid not in (os.getuid(), 0):
-        return f"{folder} belongs to another user"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{folder} can be written by others; chmod go-w makes it safe"
+        own = folder.absolute() / LAYOUT
+        for place in (folder, own, own / "entries", own / "records"):
+            with contextlib.suppress(FileNotFoundError):
+                check(place, follow=place == folder)
+    except UnsafeError as error:
+        return str(error)
+    except (OSError, ValueError) as error:
+        return f"{folder} cannot be used ({getattr(error, 'strerror', None) or error})"
+    if not os.path.lexists(own) and not is_writable(own):
+        return f"nothing can be written to {folder}"
     return None
 
 
-def _limit() -> int:
-    text = os.environ.get("LITEHOUSE_CACHE_BYTES", "")
-    return int(text) if text.isdecimal() else DEFAULT_BYTES
+def checksum(data: Any) -> str:
+    """A sum that tells damaged bytes from sound ones, at the speed of memory: it guards against no forger."""
+    if not len(data):
+        return ""
+    array = np.frombuffer(data, np.uint8)
+    whole = array.size // BLOCK * BLOCK
+    sums = array[:whole].view(np.uint64).reshape(-1, BLOCK // 8).sum(axis=1)
+    return hashlib.sha256(sums.tobytes() + array[whole:].tobytes()).hexdigest()
 
 
-def _make_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _limit() -> int | None:
+    """The bytes that the entries may take; None where the variable for it holds no size."""
+    text = os.environ.get(BYTES_VARIABLE, "").strip()
+    if not text:
+        return DEFAULT_BYTES
+    found = re.fullmatch(rf"([0-9]+) ?(?:([{UNITS}])(i?))?b?", text, re.IGNORECASE)
+    if found is None:
+        return None
+    number, unit, binary = found.groups()
+    power = UNITS.index(unit.lower()) + 1 if unit else 0
+    return int(number) * int((1024 if binary else 1000) ** power)
 
 
 def _entry(folder: Path, noted: dict[str, Any]) -> Entry:
     nbytes = sum(size for size, _ in noted["files"].values())
-    return Entry(folder.name, folder, noted["facts"], nbytes, (folder / FACTS).stat().st_mtime)
+    sums = {name: total for name, (_, total) in noted["files"].items()}
+    return Entry(folder.name, folder, noted["facts"], nbytes, sums, (folder / FACTS).stat().st_mtime)
 
 
 def _facts_text(value: dict[str, Any]) -> str:
@@ -237,6 +323,7 @@ def _facts_text(value: dict[str, Any]) -> str:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
+    check(path, stat.S_ISREG)
     outer = json.loads(path.read_text())
     if not isinstance(outer, dict) or not isinstance(outer.get("value"), str):
         raise ValueError(f"{path} is no record")
@@ -247,18 +334,12 @@ def _read_facts(path: Path) -> dict[str, Any]:
 
 
 def _sum(path: Path) -> str:
-    """A sum that tells a damaged file from a sound one, at the speed of memory: it guards against no forger."""
-    if not path.stat().st_size:
-        return ""
-    data = np.memmap(path, np.uint8, "r")
-    whole = data.size // BLOCK * BLOCK
-    sums = data[:whole].view(np.uint64).reshape(-1, BLOCK // 8).sum(axis=1)
-    return hashlib.sha256(sums.tobytes() + data[whole:].tobytes()).hexdigest()
+    return checksum(np.memmap(path, np.uint8, "r")) if path.stat().st_size else ""
 
 
 def _drop_oldest(folder: Path) -> None:
     """Halve the records of a kind when they become too many."""
-    items = list(os.scandir(folder))
+    items = [folder / name for name in names(folder)]
     if len(items) > MAX_RECORDS:
-        for item in sorted(items, key=lambda item: item.stat().st_mtime)[: MAX_RECORDS // 2]:
-            os.unlink(item.path)
+        for item in sorted(items, key=changed)[: MAX_RECORDS // 2]:
+            unlink(item)

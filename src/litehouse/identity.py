@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+from litehouse._version import __version__
 from litehouse.cache import Cache
 
 Marks = tuple[str, int, int, int, int, int]
+Files = Mapping[str, Marks | None]
+"""Data files beside a model by name, and what they looked like when they were read; None where that changed."""
+NO_FILES: Files = MappingProxyType({})
+LIBRARIES = ("onnx", "onnx_ir")
 YOUNG_SECONDS = 2.0  # a file system may give two writes within this time the same time stamp
 
 
@@ -29,59 +36,91 @@ class Origin:
 
     Attributes:
         path: The file as the caller named it, or `"<bytes>"`.
+        file: Its full path; empty for bytes.
         seconds: How long the reading took.
+        content: What `identify` found for the file alone.
     """
 
     def __init__(self, source: str | os.PathLike[str] | bytes) -> None:
         """Note what the file looks like now."""
         self.seconds = 0.0
+        self.file = ""
+        self.content: str | None = None
+        self._identity: str | None = None
+        self._is_known = False
         self._digest = ""
+        self._marks: Marks | None = None
         if isinstance(source, bytes | bytearray | memoryview):
             self.path = "<bytes>"
             self._digest = hashlib.sha256(source).hexdigest()
         else:
             self.path = os.fsdecode(source)
-            self._file = os.path.abspath(self.path)
-            self._marks = _marks(self._file)
+            self.file = _absolute(self.path)
+            self._marks = _marks(self.file)
 
-    def recall(self, cache: Cache, files: Iterable[str] = ()) -> str | None:
+    def beside(self, names: Iterable[str]) -> dict[str, Marks | None]:
+        """What data files beside it look like now."""
+        return {name: _marks(self._place(name)) for name in names}
+
+    def recall(self, cache: Cache, files: Files = NO_FILES) -> str | None:
         """What `identify` gave before for the same files; None where that is not noted. No file is read."""
-        return self._identity(cache, files, _noted)
-
-    def identify(self, cache: Cache, files: Iterable[str] = ()) -> str | None:
-        """A digest of the content, and of data files beside it; None where a file cannot be read or has changed."""
-        return self._identity(cache, files, _content)
-
-    def _identity(self, cache: Cache, files: Iterable[str], find: Callable[[str, Cache], str | None]) -> str | None:
         if self._digest:
             return self._digest
-        folder = os.path.dirname(self._file)
-        digests = [find(path, cache) for path in (self._file, *(os.path.join(folder, name) for name in files))]
-        if None in digests or _marks(self._file) != self._marks:
-            return None
-        return hashlib.sha256(" ".join(map(str, digests)).encode()).hexdigest()
+        return _joined([_noted(marks, cache) for marks in (self._marks, *files.values())])
+
+    def identify(self, cache: Cache, files: Files = NO_FILES) -> str | None:
+        """A digest of the content, and of data files beside it; None where a file has changed since it was read.
+
+        It is found by the first call, which belongs right after the reading. Later ones give what that one found: they
+        are about the files that were read, whatever lies there now.
+
+        Args:
+            cache: Where digests are noted, so that a file that lay still is read for this only once.
+            files: The data files, and what they looked like when they were read.
+        """
+        if not self._is_known:
+            places = [(self.file, self._marks), *((self._place(name), marks) for name, marks in files.items())]
+            digests = [] if self._digest else [_content(*place, cache) for place in places]
+            self.content = self._digest or _joined(digests[:1])
+            self.settle(self._digest or _joined(digests))
+        return self._identity
+
+    def settle(self, identity: str | None) -> None:
+        """Say what `identify` is to give."""
+        self._identity, self._is_known = identity, True
+
+    def has_changed(self) -> bool:
+        """Whether the file is no longer the one that it was."""
+        return bool(self.file) and (self._marks is None or _marks(self.file) != self._marks)
+
+    def _place(self, name: str) -> str:
+        return os.path.join(os.path.dirname(self.file), name)
 
 
-def _noted(path: str, cache: Cache) -> str | None:
-    """The digest of a file that is noted; None for a file that has changed since, or just now."""
-    marks = _marks(path)
+def _joined(digests: list[str | None]) -> str | None:
+    return None if None in digests else hashlib.sha256(" ".join(map(str, digests)).encode()).hexdigest()
+
+
+def _noted(marks: Marks | None, cache: Cache) -> str | None:
+    """The digest that is noted for a file with these marks; None for one that was changed just now."""
     noted = cache.record("files", _key(marks)) if _is_still(marks) else None
-    return None if noted is None else str(noted["content"])
+    return None if noted is None else noted.get("content")
 
 
-def _content(path: str, cache: Cache) -> str | None:
-    """A digest of a file. Where the file lay still it is noted, so that it is read for this only once."""
-    if (noted := _noted(path, cache)) is not None:
-        return noted
-    marks = _marks(path)
-    if marks is None:
+def _content(path: str, marks: Marks | None, cache: Cache) -> str | None:
+    """A digest of a file that has these marks before and after. Where it lay still, it is noted."""
+    if marks is None or _marks(path) != marks:
         return None
+    if (noted := _noted(marks, cache)) is not None:
+        return noted
     try:
         with open(path, "rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    if _is_still(marks) and _marks(path) == marks:
+    if _marks(path) != marks:
+        return None
+    if _is_still(marks):
         cache.put_record("files", _key(marks), {"content": content})
     return content
 
@@ -96,22 +135,50 @@ def _is_still(marks: Marks | None) -> bool:
 
 @functools.cache
 def own_identity() -> str:
-    """A digest of Litehouse itself: what another version made is made anew."""
-    marks = sorted((str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in _own_files())
-    return hashlib.sha256(repr(marks).encode()).hexdigest()
+    """A digest of Litehouse, and of what it translates with: what other versions made is made anew."""
+    versions = [__version__, *(_version(name) for name in LIBRARIES)]
+    digest = hashlib.sha256(repr(versions).encode())
+    for path in _own_files():
+        with contextlib.suppress(OSError):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
 
 
 def _own_files() -> list[Path]:
-    return [path for path in Path(__file__).parent.rglob("*.py") if path.is_file()]
+    """The sources, or what was compiled of them where there are none."""
+    found: list[Path] = []
+    for folder, inner, names in os.walk(os.path.dirname(__file__)):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        found += [Path(folder, name) for name in names if name.endswith((".py", ".pyc"))]
+    return sorted(found)
+
+
+def _version(package: str) -> str | None:
+    """The version of a package, which is not imported for it."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def marks_of(path: str, status: os.stat_result) -> Marks:
+    """What changes whenever a file is written: the change time cannot be set by a program."""
+    return path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _marks(path: str) -> Marks | None:
-    """What changes whenever a file is written: the change time cannot be set by a program. None for no regular file."""
+    """The marks of a file under its real path; None for no regular file."""
     try:
-        status = os.stat(path)
+        status, real = os.stat(path), os.path.realpath(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    real = os.path.realpath(path)
-    return real, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return marks_of(real, status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except OSError:  # the current folder is gone
+        return path

@@ -13,7 +13,7 @@ from litehouse.weights import Weights
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from litehouse.identity import Origin
+    from litehouse.identity import Files, Origin
 
 EXCHANGE_DOMAIN = "litehouse"
 """The domain of the ops that exchange data with other ranks, which ONNX does not have."""
@@ -49,7 +49,7 @@ class State:
     output: str
 
 
-@dataclass(slots=True)
+@dataclass
 class Model:
     """A network, read from a file and translated.
 
@@ -67,7 +67,7 @@ class Model:
         defaults: The values that the file has for inputs, by name.
         translate: Translates the file anew for other shapes of its inputs, over the same weights; None where the graph
             serves all shapes. With `every=True` all variables of the file are outputs.
-        files: The data files beside the file.
+        files: The data files beside the file, and what they looked like when they were read.
         is_secret: Whether the file was encrypted: nothing that was made of it may be left on a disk.
         origin: What tells the file from others; None for a model that came from no file.
     """
@@ -84,7 +84,7 @@ class Model:
     fixed_nodes: tuple[str, ...] = ()
     defaults: dict[str, np.ndarray] = field(default_factory=dict)
     translate: Callable[..., Model] | None = None
-    files: tuple[str, ...] = ()
+    files: Files = field(default_factory=dict)
     is_secret: bool = False
     origin: Origin | None = field(default=None, init=False)  # what `replace` changes is another model
 

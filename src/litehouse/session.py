@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import threading
@@ -124,11 +125,13 @@ class Session:
         self._resizing = threading.Lock()
         self._state_lock = threading.Lock()
         self._state = self._first_state()
+        self._has_state = bool(self._state)
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
         built = build(model, self.options)
         self._program: Program | None
         self._use(built)
-        is_timed = self.options.engine == "auto" and self.options.tune != "off"
+        has_choice = self.options.engine == "auto" or self.options.precision == "fp16"
+        is_timed = has_choice and self.options.tune != "off"
         self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
         self._build: _Build | None = _build(built.program, model.inputs, model.outputs)
 
@@ -188,7 +191,7 @@ class Session:
         except IndexError:
             runner = build.program.bind()
         try:
-            return self._run_with_state(runner, inputs) if self._state else runner.run(inputs)
+            return self._run_with_state(runner, inputs) if self._has_state else runner.run(inputs)
         finally:
             build.runners.append(runner)
 
@@ -320,7 +323,8 @@ class Session:
 
         sized = copy.copy(self.model)
         sized.inputs = inputs
-        self._use(build(sized, self.options))
+        with contextlib.suppress(EngineError):  # then what is built serves
+            self._use(build(sized, self.options))
         self._is_settled = True
 
     def _translated(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:

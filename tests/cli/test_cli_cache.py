@@ -2,13 +2,14 @@
 
 import json
 import os
+import pwd
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli.support import call, failure, lines
 
-from litehouse.cache import Cache
+from litehouse.cache import FACTS, LAYOUT, Cache
 
 CHOICE = {"engine": "openvino", "reason": "1.20x as fast"}
 
@@ -23,7 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def keep(folder: Path, key: str, used: float, nbytes: int, **facts: Any) -> None:
     entry = Cache(folder).store(key, facts, lambda inside: (inside / "data.bin").write_bytes(bytes(nbytes)))
     assert entry is not None
-    os.utime(entry.folder, (used, used))
+    os.utime(entry.folder / FACTS, (used, used))
 
 
 def test_an_empty_cache(folder: Path) -> None:
@@ -32,8 +33,8 @@ def test_an_empty_cache(folder: Path) -> None:
 
 
 def test_the_last_used_comes_first(folder: Path) -> None:
-    keep(folder, "a", 1e9, 1000, what="translation", path="old.mge")
-    keep(folder, "b", 1.5e9, 2000, what="program", path="new.mindir", choice=CHOICE)
+    keep(folder, "a", 1.5e9, 2000, what="program", path="new.mindir", choice=CHOICE)
+    keep(folder, "b", 1e9, 1000, what="translation", path="old.mge")
     *_, first, second, total = lines(call("cache", "list"))
     assert first[:6] == ["new.mindir", "compiled", "for", "openvino", "2.0", "kB"]
     assert second[:4] == ["old.mge", "translation", "1.0", "kB"]
@@ -62,6 +63,25 @@ def test_another_folder(folder: Path, tmp_path: Path) -> None:
     assert "x.mge" not in call("cache", "list").stdout
     call("cache", "clear", "--folder", other)
     assert Cache(other).entries() == []
+
+
+def test_a_folder_that_is_no_cache_is_left_alone(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "project"
+    (other / "v1").mkdir(parents=True)
+    (other / "v1" / "mine.txt").write_text("keep me")
+    assert f"{other} holds no cache" in failure(call("cache", "clear", "--folder", other))
+    assert (other / "v1" / "mine.txt").read_text() == "keep me"
+    keep(other, "a", 1e9, 1000, what="translation", path="x.mge")
+    call("cache", "clear", "--folder", other)
+    assert (other / "v1" / "mine.txt").read_text() == "keep me"
+    assert not (other / LAYOUT).exists()
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "XDG_CACHE_HOME", "LITEHOUSE_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)  # the user is not in the list
+    assert "no home folder" in failure(call("cache", "list"))
 
 
 def test_a_cache_that_is_turned_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

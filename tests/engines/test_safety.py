@@ -1,4 +1,4 @@
-"""Verdicts on engines: trials that die, are late or compute wrong numbers, and safe settings."""
+"""Verdicts on engines: settings that make them safe, and what a model needs of them."""
 
 import os
 import sys
@@ -8,164 +8,20 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from engines.support import ALL, ILLEGAL, PASS, Trials
-from onnx import TensorProto, helper
+from engines.support import ILLEGAL, PASS, Trials
+from onnx import TensorProto, helper, numpy_helper
 
+import litehouse
+from conftest import FIXTURES
 from litehouse import formats
 from litehouse.engines import safety
-from litehouse.engines.safety import CAP, Verdict, verdict, verdicts
+from litehouse.engines.openvino import OpenVinoEngine
+from litehouse.engines.safety import CAP, Verdict, verdict
+from litehouse.engines.trials import __main__ as trial
 from litehouse.engines.trials import children
-from litehouse.engines.trials.cases import float_cases, int8_cases
 
 pytestmark = pytest.mark.usefixtures("unknown")
 AMX = frozenset({"avx", "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile"})
-
-
-# Trials ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "precision"), ALL)
-def test_real_trials(name: str, precision: str) -> None:
-    (outcome,) = children.run_trials([(name, precision, os.environ)])
-    assert outcome.kind in ("passed", "absent"), outcome.words
-    assert precision not in ("fp32", "int8") or outcome.kind == "passed"
-
-
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
-        (ILLEGAL, "it dies of an illegal instruction (SIGILL)"),
-        ("import ctypes; ctypes.string_at(0)", "it dies of a memory fault (SIGSEGV)"),
-        ("import os; os.abort()", "it aborts (SIGABRT)"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "it was ended from outside (SIGKILL)"),
-        ("import time; print('passed', flush=True); time.sleep(60)", "it did not end within 1.5 seconds"),
-        ("print('a sum is off by 7'); raise SystemExit(3)", "it computes wrong numbers: a sum is off by 7"),
-        ("print('no such numbers'); raise SystemExit(4)", "no such numbers"),
-        ("raise RuntimeError('no room')", "it ends with an error (RuntimeError: no room)"),
-        ("raise SystemExit(9)", "it ends with an error (exit status 9)"),
-        ("import no_such_engine", "it cannot be imported (ModuleNotFoundError: No module named 'no_such_engine')"),
-        ("pass", "it ends without a result"),
-    ],
-)
-def test_how_a_trial_ends(trials: Trials, monkeypatch: pytest.MonkeyPatch, code: str, reason: str) -> None:
-    monkeypatch.setattr(children, "LIMIT", 1.5)
-    trials.program(code)
-    assert verdict("openvino", "fp32") == Verdict("openvino", "fp32", False, reason)
-
-
-def test_a_trial_that_passes(trials: Trials) -> None:
-    trials.program(PASS)
-    assert verdict("openvino", "fp32") == Verdict("openvino", "fp32", True)
-
-
-@pytest.mark.parametrize("name", ["onnxruntime", "openvino"])
-def test_wrong_numbers_are_found(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """The real trial, against an expectation that is off by a little in one place."""
-    code = (
-        "import sys\n"
-        "from litehouse.engines.trials import __main__ as trial\n"
-        "cases = list(trial.float_cases())\n"
-        "cases[3].expected[5, 7] += 0.01\n"
-        "trial.float_cases = lambda: cases\n"
-        "trial.main(*sys.argv[1:])\n"
-    )
-    monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([(name, "fp32", os.environ)])
-    assert outcome.kind == "broken"
-    assert outcome.words.startswith("it computes wrong numbers: a matrix product with 1 thread is off by 0.01")
-
-
-def test_numbers_that_are_no_numbers_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import numpy\n"
-        "from litehouse.engines.trials import __main__ as trial\n"
-        "trial.RUNNERS['none'] = lambda _: lambda case, _: case.expected * numpy.nan\n"
-        "trial.main('none', 'fp32')\n"
-    )
-    monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([("onnxruntime", "fp32", os.environ)])
-    assert "is off by nan" in outcome.words
-
-
-def test_what_raises_an_error_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import sys\n"
-        "from litehouse.engines.trials import __main__ as trial\n"
-        "def run(case, _):\n"
-        "    if case.name == 'an LSTM' or sys.argv[2] == 'bf16': raise RuntimeError('no such kernel')\n"
-        "    return case.expected\n"
-        "trial.RUNNERS['openvino'] = lambda _: run\n"
-        "trial.main(*sys.argv[1:])\n"
-    )
-    monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    some, every = verdicts([("openvino", "fp32"), ("openvino", "bf16")])
-    assert some == Verdict("openvino", "fp32", True, "but it cannot run an LSTM")
-    assert every == Verdict("openvino", "bf16", False, "it ends with an error (RuntimeError: no such kernel)")
-
-
-def test_trials_leave_no_core_dump(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = (
-        "import resource\n"
-        "from litehouse.engines.trials import __main__ as trial\n"
-        "def limit(_): print(resource.getrlimit(resource.RLIMIT_CORE)[0]); raise SystemExit(4)\n"
-        "trial.RUNNERS['none'] = limit\n"
-        "trial.main('none', 'fp32')\n"
-    )
-    monkeypatch.setattr(children, "PROGRAM", ("-c", code))
-    (outcome,) = children.run_trials([("onnxruntime", "fp32", os.environ)])
-    assert outcome.words in ("0", "1")
-
-
-def test_trials_import_nothing_from_the_current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "onnx.py").write_text("raise SystemExit('taken from the current folder')")
-    monkeypatch.chdir(tmp_path)
-    assert verdict("onnxruntime", "fp32").safe
-
-
-def test_trials_find_what_this_process_finds(trials: Trials, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "only_here.py").write_text("")
-    monkeypatch.syspath_prepend(tmp_path)
-    trials.program(f"import only_here; {PASS}")
-    assert verdict("openvino", "fp32").safe
-
-
-def test_trials_run_side_by_side(trials: Trials, tmp_path: Path) -> None:
-    """Each waits until the other has begun."""
-    trials.program(
-        "import pathlib, time\n"
-        f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
-        f"other = pathlib.Path({str(tmp_path)!r}, 'int8' if sys.argv[2] == 'fp32' else 'fp32')\n"
-        "while not other.exists(): time.sleep(0.01)\n"
-        "print('passed')\n"
-    )
-    pairs = [("openvino", "int8"), ("openvino", "fp32"), ("openvino", "int8")]
-    assert verdicts(pairs) == [Verdict(*pair, True) for pair in pairs]
-    assert len(trials.caps) == 2
-
-
-@pytest.mark.parametrize("python", ["", "/usr/sbin/some_server", "/no/such/python"])
-def test_without_a_python_to_start(monkeypatch: pytest.MonkeyPatch, python: str) -> None:
-    """Nothing speaks against the reference then, and nothing replaces it."""
-    monkeypatch.setattr(children, "get_executable", lambda: os.fsencode(python))
-    reference, other = verdicts([("onnxruntime", "fp32"), ("openvino", "fp32")])
-    assert reference.safe
-    assert reference.reason.startswith("it could not be tried: no ")
-    assert not other.safe
-
-
-def test_the_reference_is_refused_only_where_it_breaks(trials: Trials) -> None:
-    trials.program(ILLEGAL)
-    assert not verdict("onnxruntime", "fp32").safe
-    trials.program("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
-    assert verdict("onnxruntime", "int8").safe
-
-
-def test_cases_are_neither_constant_nor_clipped() -> None:
-    for case in (*float_cases(), *int8_cases()):
-        values, counts = np.unique(np.abs(case.expected), return_counts=True)
-        assert len(values) > 50, case.name
-        assert counts[-1] < 0.01 * case.expected.size, case.name
-        assert np.abs(case.expected).max() > 20 * case.step, case.name
 
 
 # Safe settings --------------------------------------------------------------------------------------------------------
@@ -206,21 +62,19 @@ def test_the_first_setting_that_passes_is_taken(trials: Trials, monkeypatch: pyt
         "openvino", "int8", True, "it dies of an illegal instruction (SIGILL)", {CAP: "AVX512_CORE"}
     )
     assert trials.caps == ["-", "AVX512_CORE_FP16", "AVX512_CORE"]
-    safety.forget()
+    safety._known.clear()
     assert verdict("openvino", "int8") == found
     assert len(trials.caps) == 3
 
 
 def test_no_setting_passes(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safety, "cpu_flags", lambda: frozenset({"avx", "avx2"}))
-    trials.program(f"print('off by ' + os.environ.get({CAP!r}, 'much')); raise SystemExit(3)")
-    assert verdict("openvino", "fp32") == Verdict("openvino", "fp32", False, "it computes wrong numbers: off by much")
+    trials.program(f"print('broken it is off by ' + os.environ.get({CAP!r}, 'much'))")
+    assert verdict("openvino", "fp32") == Verdict("openvino", "fp32", False, "it is off by much")
     assert trials.caps == ["-", "AVX", "SSE41"]
 
 
-@pytest.mark.parametrize(
-    "code", ["print('none'); raise SystemExit(4)", "import time; time.sleep(60)", "import nothing"]
-)
+@pytest.mark.parametrize("code", ["print('absent none')", "import time; time.sleep(60)", "import nothing"])
 def test_no_setting_helps_against(trials: Trials, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(safety, "cpu_flags", lambda: AMX)
     monkeypatch.setattr(children, "LIMIT", 1.5)
@@ -311,6 +165,79 @@ def test_needs_of_a_branch() -> None:
     plain = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "else", [], [out])
     inner = helper.make_graph(list(QUANTISED), "then", [], [out])
     assert _needs(helper.make_node("If", ["true"], ["y"], then_branch=inner, else_branch=plain)) == {"fp32", "int8"}
+
+
+def _weighted(dtype: int, shape: list[int], *, as_node: bool = False) -> litehouse.Model:
+    """A network that makes floats of a weight, as `.ms` files are translated."""
+    weight = helper.make_tensor("weight", dtype, shape, np.ones(shape, int).ravel())
+    nodes = [
+        helper.make_node("Cast", ["weight"], ["float"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["float", "x"], ["y"]),
+    ]
+    if as_node:
+        nodes.insert(0, helper.make_node("Constant", [], ["weight"], value=weight))
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy")
+    graph = helper.make_graph(nodes, "g", [x], [y], [] if as_node else [weight])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    return formats.read(made.SerializeToString())
+
+
+@pytest.mark.parametrize("as_node", [False, True])
+@pytest.mark.parametrize("dtype", ["INT8", "UINT8", "INT4", "UINT4"])
+def test_small_weights_need_int8(dtype: str, as_node: bool) -> None:
+    assert safety.needs(_weighted(TensorProto.DataType.Value(dtype), [4, 4], as_node=as_node)) == {"fp32", "int8"}
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("INT8", [4]), ("BOOL", [4, 4]), ("INT16", [4, 4]), ("FLOAT", [4, 4])])
+def test_other_weights_do_not(dtype: str, shape: list[int]) -> None:
+    assert safety.needs(_weighted(TensorProto.DataType.Value(dtype), shape)) == {"fp32"}
+
+
+def test_small_weights_of_a_branch() -> None:
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])
+    weight = numpy_helper.from_array(np.ones((2, 2), np.int8), "weight")
+    cast = helper.make_node("Cast", ["weight"], ["y"], to=TensorProto.FLOAT)
+    inner = helper.make_graph([cast], "branch", [], [out], [weight])
+    assert _needs(helper.make_node("If", ["true"], ["y"], then_branch=inner, else_branch=inner)) == {"fp32", "int8"}
+
+
+def test_a_ms_file_with_small_weights() -> None:
+    assert safety.needs(litehouse.read(FIXTURES / "converted" / "net_cnn_weight_quant.ms")) == {"fp32", "int8"}
+
+
+# What OpenVINO is told ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.openvino
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_trials_tell_openvino_what_the_engine_does(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    import openvino
+
+    told: list[dict[str, object]] = []
+
+    def compile_model(_core: object, _model: object, _device: str, settings: dict[str, object]) -> None:
+        told.append(settings)
+        raise RuntimeError("enough")
+
+    monkeypatch.setattr(openvino.Core, "compile_model", compile_model)
+    case = next(trial.float_cases())
+    with pytest.raises(RuntimeError, match="enough"):
+        trial.RUNNERS["openvino"](precision)(case, 2)
+    with pytest.raises(litehouse.EngineError, match="enough"):
+        OpenVinoEngine().compile(formats.read(case.model), litehouse.Options(threads=2))
+    assert told[0] == told[1]
+
+
+@pytest.mark.openvino
+def test_floats_are_not_rounded_where_weights_are_small() -> None:
+    """On CPUs with VNNI or AMX OpenVINO does that unless it is told not to."""
+    model = _weighted(TensorProto.INT8, [4, 4])
+    compiled = OpenVinoEngine().compile(model, litehouse.Options(threads=1)).compiled
+    assert int(compiled.get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE")) == 0
+    assert str(compiled.get_property("INFERENCE_PRECISION_HINT")) == "<Type: 'float32'>"
+
+
+# Whether it is too late -----------------------------------------------------------------------------------------------
 
 
 def test_whether_the_library_is_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

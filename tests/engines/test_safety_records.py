@@ -1,6 +1,7 @@
 """Verdicts on engines that are kept, and failures that are rehearsed."""
 
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,12 @@ pytestmark = pytest.mark.usefixtures("unknown")
 def _again(trials: Trials) -> int:
     """How many trials another process starts."""
     before = len(trials.caps)
-    safety.forget()
+    safety._known.clear()
     verdict("openvino", "fp32")
     return len(trials.caps) - before
 
 
-@pytest.mark.parametrize("code", [PASS, ILLEGAL, "print('none'); raise SystemExit(4)"])
+@pytest.mark.parametrize("code", [PASS, ILLEGAL, "print('absent none')"])
 def test_a_verdict_is_kept(trials: Trials, code: str) -> None:
     trials.program(code)
     first = verdict("openvino", "fp32")
@@ -54,24 +55,54 @@ def test_a_verdict_holds_for_what_was_tried(
     assert _again(trials) == 0
 
 
-def test_a_late_trial_is_repeated_after_a_day(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "LIMIT", 0.2)
-    trials.program("import time; time.sleep(60)")
-    assert not verdict("openvino", "fp32").safe
-    safety.forget()
-    trials.program(PASS)
-    assert not verdict("openvino", "fp32").safe
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + safety.LATE_SECONDS + 1)
-    monkeypatch.setattr(children, "LIMIT", 60.0)
-    safety.forget()
-    assert verdict("openvino", "fp32").safe
+LASTING = {
+    "an illegal instruction": ILLEGAL,
+    "a memory fault": "import ctypes; ctypes.string_at(0)",
+    "a bus error": "import os, signal; os.kill(os.getpid(), signal.SIGBUS)",
+    "an arithmetic fault": "import os, signal; os.kill(os.getpid(), signal.SIGFPE)",
+    "wrong numbers": "print('broken it computes wrong numbers')",
+    "no such arithmetic": "print('absent none')",
+    "success": PASS,
+}
+FOR_A_DAY = {
+    "an abort": "import os; os.abort()",
+    "an error": "raise RuntimeError('no such kernel')",
+    "a strange exit": "raise SystemExit(9)",
+    "no result": "pass",
+    "success but in one case": "print('passed but it cannot run an LSTM')",
+    "lateness": "import time; time.sleep(60)",
+    "an illegal instruction, then an error under a setting": (
+        f"if os.environ.get({safety.CAP!r}): raise RuntimeError('no room')\n{ILLEGAL}"
+    ),
+    "an error, then success under a setting": f"if not os.environ.get({safety.CAP!r}): raise SystemExit(9)\n{PASS}",
+}
+NOT_KEPT = {
+    "an end from outside": "import os, signal; os.kill(os.getpid(), signal.SIGTERM)",
+    "too little memory": "raise MemoryError",
+    "too few threads": "raise RuntimeError('Resource temporarily unavailable')",
+    "a library that is missing": "raise ImportError('libengine.so')",
+    "what its own trial calls unclear": "print('unclear')",
+}
+HOLDS = [
+    *((code, "for ever") for code in LASTING.values()),
+    *((code, "a day") for code in FOR_A_DAY.values()),
+    *((code, "not at all") for code in NOT_KEPT.values()),
+]
 
 
-def test_what_says_nothing_is_not_kept(trials: Trials) -> None:
-    trials.program("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+@pytest.mark.parametrize(("code", "expected"), HOLDS, ids=[*LASTING, *FOR_A_DAY, *NOT_KEPT])
+def test_how_long_a_verdict_holds(trials: Trials, monkeypatch: pytest.MonkeyPatch, code: str, expected: str) -> None:
+    monkeypatch.setattr(children, "LIMIT", 1.0)
+    if safety.CAP in code:
+        monkeypatch.setattr(safety, "cpu_flags", lambda: frozenset({"avx"}))
+    trials.program(code)
     verdict("openvino", "fp32")
-    assert _again(trials) == 1
+    trials.program(PASS)
+    later, now = {"for ever": 1e9, "a day": safety.LATE_SECONDS - 60, "not at all": 0.0}[expected], time.time()
+    monkeypatch.setattr(time, "time", lambda: now + later)
+    assert _again(trials) == (expected == "not at all")
+    monkeypatch.setattr(time, "time", lambda: now + later + 120)
+    assert _again(trials) == (expected == "a day")
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"value": "{}", "sum": ""}'])
@@ -106,6 +137,17 @@ def test_without_a_cache(trials: Trials, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert _again(trials) == 1
 
 
+def test_verdicts_are_looked_up_where_nothing_is_kept(trials: Trials, tmp_path: Path) -> None:
+    trials.program(PASS)
+    assert verdict("openvino", "fp32", cache=False).safe
+    assert not (tmp_path / "cache").exists()
+    safety._known.clear()
+    verdict("openvino", "fp32")
+    safety._known.clear()
+    assert verdict("openvino", "fp32", cache=False).safe
+    assert len(trials.caps) == 2
+
+
 def test_an_engine_that_is_not_installed(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(safety, "engine_version", lambda _: None)
     assert verdict("openvino", "fp32") == Verdict(
@@ -127,6 +169,35 @@ def test_versions_of_the_engines() -> None:
     version = safety.engine_version("openvino")
     assert version is not None
     assert openvino.__version__.startswith(version.removeprefix("openvino "))
+
+
+def test_a_copy_of_an_engine_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So it is in frozen programs."""
+
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    monkeypatch.setattr(metadata, "packages_distributions", dict)
+    monkeypatch.setitem(safety.PACKAGES, "no_such_engine", ())
+    find = safety.engine_version.__wrapped__
+    assert find("no_such_engine") is None
+    text = find("onnxruntime")
+    assert text is not None
+    assert text.startswith("onnxruntime (a copy")
+
+
+def test_without_sources(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(safety, "TRIAL_FILES", ("no_such_file.py",))
+    safety._trial_identity.cache_clear()
+    try:
+        trials.program(PASS)
+        assert verdict("openvino", "fp32").safe
+        assert _again(trials) == 0
+        monkeypatch.setattr(safety, "__version__", "another")
+        assert _again(trials) == 1
+    finally:
+        safety._trial_identity.cache_clear()
 
 
 # Rehearsals -----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from litehouse.engines import race as race_module
 from litehouse.engines import safety, select
 from litehouse.engines.choice import Choice, Figure
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
+from litehouse.engines.progress import Progress
 from litehouse.engines.race import lead, race
 from litehouse.engines.safety import Verdict
 from litehouse.engines.samples import agree
@@ -103,6 +104,24 @@ def test_one_that_computes_something_else_takes_no_part(engines: dict[str, FakeE
     assert "openvino computed other numbers" in session.engine.reason
 
 
+def test_the_first_engine_is_held_right_even_where_only_the_other_has_a_plain_graph(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = engines["openvino"]
+    other.plain_seconds = 0.001
+    compile_right = other.compile
+
+    def compile_wrong(*arguments: Any, **settings: Any) -> _Program:
+        program = compile_right(*arguments, **settings)
+        program.factor = 1.5
+        return program
+
+    monkeypatch.setattr(other, "compile", compile_wrong)
+    session = _load()
+    assert session.engine == "onnxruntime"
+    assert "openvino and openvino with the plain graph computed other numbers" in session.engine.reason
+
+
 def test_a_graph_that_the_passes_made_slower_is_left_as_it_was(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
     engines["onnxruntime"].plain_seconds = 0.001
     for _ in range(2):
@@ -123,13 +142,14 @@ def test_a_graph_that_the_passes_spoilt_takes_no_part(engines: dict[str, FakeEng
     assert "onnxruntime computed other numbers" in session.engine.reason
 
 
-def test_without_room_the_plain_graphs_take_no_part(
+def test_without_room_nothing_else_is_built(
     engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines["onnxruntime"].plain_seconds = 0.001
     monkeypatch.setattr(select, "spare_memory", lambda: 0)
-    assert _load().engine == "openvino"
+    assert _load().engine.reason == "no memory is left to try others"
     assert engines["onnxruntime"].compiled == ["fp32"]
+    assert engines["openvino"].compiled == []
 
 
 def test_tuning_off_takes_the_first(engines: dict[str, FakeEngine]) -> None:
@@ -229,6 +249,18 @@ def test_the_verdict_is_kept(engines: dict[str, FakeEngine], tmp_path: Path) -> 
     assert len(list((Cache(tmp_path)._records / "choices").iterdir())) == 1
 
 
+def test_a_noted_choice_that_cannot_be_built_is_chosen_anew(
+    engines: dict[str, FakeEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _load(cache=tmp_path).engine == "openvino"
+
+    def fail(*_: Any, **__: Any) -> _Program:
+        raise litehouse.EngineError("not today")
+
+    monkeypatch.setattr(engines["openvino"], "compile", fail)
+    assert _load(cache=tmp_path).engine == "onnxruntime"
+
+
 def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
     engines["openvino"].lower = ("bf16",)
     for _ in range(2):
@@ -255,22 +287,30 @@ class _Timed:
         return []
 
 
+class _Shares(Progress):
+    def __init__(self) -> None:
+        self.shares: list[float] = []
+
+    def share(self, share: float) -> None:
+        self.shares.append(share)
+
+
 def test_a_race_takes_turns_and_ends() -> None:
-    shares: list[float] = []
-    times = race([_Timed(0.010), _Timed(0.0101)], [], 0.3, shares.append)
+    progress = _Shares()
+    times = race([_Timed(0.010), _Timed(0.0101)], [], 0.3, progress)
     assert len(times[0]) >= race_module.MIN_ROUNDS
-    assert shares[-1] == 1.0
-    assert shares == sorted(shares)
+    assert progress.shares[-1] == 1.0
+    assert progress.shares == sorted(progress.shares)
 
 
 def test_a_clear_race_ends_early() -> None:
-    times = race([_Timed(0.010), _Timed(0.001)], [], 1000.0, lambda share: None)
+    times = race([_Timed(0.010), _Timed(0.001)], [], 1000.0)
     assert len(times[0]) == race_module.MIN_ROUNDS
 
 
 def test_who_trails_in_every_round_gives_up_and_the_first_never_does() -> None:
     slow, first = _Timed(0.030), _Timed(0.020)
-    times = race([first, slow, _Timed(0.001)], [], 1000.0, lambda share: None)
+    times = race([first, slow, _Timed(0.001)], [], 1000.0)
     assert [len(own) for own in times] == [race_module.MIN_ROUNDS, race_module.TRAILING_ROUNDS, race_module.MIN_ROUNDS]
     assert lead(times[1], times[0]) < 1 < lead(times[2], times[0])
 
@@ -279,7 +319,7 @@ def test_a_long_first_run_is_not_repeated_before_the_race() -> None:
     runner = _Timed(race_module.LONG_SECONDS * 1.2)
     assert race_module.brief(runner, []) >= race_module.LONG_SECONDS
     assert runner.calls == 1
-    times = race([runner], [], 0.01, lambda share: None)
+    times = race([runner], [], 0.01)
     assert runner.calls == 2 + len(times[0])
 
 

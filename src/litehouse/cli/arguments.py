@@ -71,14 +71,6 @@ def read_model(path: Path, key: str | None, mode: str, *, cache: bool = False) -
         return read(path, key=parse_key(key), mode=mode, cache=cache)
 
 
-def build_session(model: Model, options: Options) -> Session:
-    """Build a model. A race shows a bar of its own; else there is a spinner on a terminal."""
-    if options.engine == "auto" and options.tune != "off":
-        return Session(model, options)
-    with working(f"Building {Path(model.path).name}"):
-        return Session(model, options)
-
-
 def show_engine(session: Session) -> None:
     """Print what the model ran on."""
     text = f"engine: {session.engine}  device: {session.options.device}  precision: {session.precision}"

@@ -10,6 +10,7 @@ import typer
 from litehouse.cache import Cache, Entry, default_folder, open_cache, trouble
 from litehouse.cli.arguments import Debug
 from litehouse.cli.console import CommandError, bytes_text, reporting, stdout, table
+from litehouse.folders import names
 
 Folder = Annotated[Path | None, typer.Option("--folder", help="Another folder than the user's own.")]
 
@@ -46,6 +47,8 @@ def list_command(
 def clear_command(folder: Folder = None, debug: Debug = False) -> None:  # noqa: ARG001  (for @reporting)
     """Remove all that is kept. A program that uses a model goes on undisturbed."""
     cache = _cache(folder)
+    if not cache.is_there() and names(cache.folder):
+        raise CommandError(f"{cache.folder} holds no cache; nothing was removed, check the folder")
     try:
         freed = cache.clear()
     except OSError as error:
@@ -55,11 +58,9 @@ def clear_command(folder: Folder = None, debug: Debug = False) -> None:  # noqa:
 
 def _cache(folder: Path | None) -> Cache:
     chosen = folder or default_folder()
-    if chosen is None:
-        raise CommandError("there is no cache: LITEHOUSE_CACHE_DIR is set, but empty; name a folder with --folder")
-    cache = open_cache(chosen)
+    cache = None if chosen is None else open_cache(chosen)
     if cache is None:
-        raise CommandError(f"the cache is not used: {trouble(chosen)}")
+        raise CommandError(f"the cache is not used: {trouble(chosen)}; name a folder with --folder")
     return cache
 
 

@@ -132,14 +132,13 @@ def _cache() -> dict[str, Any]:
     from litehouse.cache import default_folder, open_cache, trouble
 
     folder, found = default_folder(), open_cache()
-    reason: str | None = "it is turned off by an empty LITEHOUSE_CACHE_DIR"
-    if folder is not None:
-        reason = trouble(folder) or _write_trouble(folder)
-    sizes = [] if found is None else [path.stat().st_size for path in found.folder.rglob("*") if path.is_file()]
+    reason = trouble(folder)
+    if found is not None:
+        reason = _write_trouble(found.folder)
     return {
         "folder": None if folder is None else str(folder),
         "trouble": reason,
-        "bytes": sum(sizes),
+        "bytes": 0 if found is None else found.nbytes(),
         "entries": 0 if found is None else len(found.entries()),
         "limit": None if found is None else found.limit,
     }

@@ -19,7 +19,6 @@ from litehouse.cli.arguments import (
     Resize,
     Threads,
     Tune,
-    build_session,
     make_options,
     read_model,
     show_engine,
@@ -84,7 +83,7 @@ def run_command(
         _refuse_overwriting(output_paths(output, len(network.outputs)))
     fill = "zeros" if zeros else np.random.default_rng(random) if random is not None else None
     arrays = gather_inputs(network.inputs, input or (), fill)
-    with build_session(network, options) as session:
+    with Session(network, options) as session:
         if resize:
             session.resize([array.shape for array in arrays])
         results = session.run(arrays)

@@ -19,7 +19,6 @@ from litehouse.cli.arguments import (
     Precision,
     Resize,
     Threads,
-    build_session,
     make_options,
     read_model,
     show_engine,
@@ -30,6 +29,7 @@ from litehouse.cli.console import CommandError, number_text, progress, reporting
 from litehouse.cli.fitted import show_fitted
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
+from litehouse.session import Session
 
 if TYPE_CHECKING:
     from litehouse.cli.per_op import Outcome
@@ -73,7 +73,7 @@ def verify_command(
     network = read_model(model, key, mode)
     inputs, expected = load_reference(reference, network.inputs)
     _check_counts(network, inputs, expected, reference)
-    with build_session(network, options) as session:
+    with Session(network, options) as session:
         with working("Running"):
             if resize:
                 session.resize([array.shape for array in inputs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
 from litehouse.engines import safety
 from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
+from litehouse.engines.progress import Progress, shown
 from litehouse.engines.samples import agree, find_samples
 from litehouse.engines.select import ENGINES, Selected, select
 from litehouse.errors import EngineError
@@ -17,11 +19,15 @@ from litehouse.identity import own_identity
 from litehouse.machine import cpu_fingerprint
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
-from litehouse.parallel.budget import thread_budget
+from litehouse.parallel.budget import spare_memory, thread_budget
 
 # Dtypes that numpy itself knows (text is "object"): engines hand out others as raw bits.
 BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
 BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+RETRY_SECONDS = 86400.0  # how long what could not be kept is not tried again: that takes as long as the start
+ROOM = 3  # how many times the weights must fit into the memory that is left: saving makes copies
 
 
 class _DiffersError(Exception):
@@ -36,19 +42,30 @@ def build(model: Model, options: Options) -> Selected:
     """
     cache = open_cache(options.cache) if options.device_kind == "cpu" else None
     identity = model.origin.identify(cache, model.files) if cache and model.origin and not model.is_secret else None
-    if cache is None or model.origin is None or identity is None:
+    if cache is None or identity is None:
         _check(model)
-        return select(model, options)
+        with shown(model.path) as progress:
+            return select(model, options, progress=progress)
     key = _key(identity, model, options)
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
+    with shown(model.path) as progress:
+        return _built(cache, key, model, options, progress)
+
+
+def _built(cache: Cache, key: str, model: Model, options: Options, progress: Progress) -> Selected:
+    """The model, compiled, and kept where that took long."""
+    assert model.origin is not None  # else it has no key
     noted = cache.record("choices", key)
-    built = select(model, options, None if noted is None else Choice.of(noted))
-    if noted is None and built.choice.figures:
+    built = select(model, options, None if noted is None else Choice.of(noted), progress)
+    if built.choice.figures and built.choice.facts() != noted:
         cache.put_record("choices", key, built.choice.facts())
     is_slow = model.origin.seconds + built.seconds > KEEP_SECONDS
-    return _keep(cache, key, model, options, built) if is_slow else built
+    if not is_slow or not _can_keep(cache, key, model):
+        return built
+    progress.step("keeping it for the next start")
+    return _keep(cache, key, model, options, built)
 
 
 def _key(identity: str, model: Model, options: Options) -> str:
@@ -80,6 +97,18 @@ def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
     return Selected(engine, engine.restore(entry.folder, names, options, choice.precision), choice, 0.0)
 
 
+def _can_keep(cache: Cache, key: str, model: Model) -> bool:
+    """Whether it is worth the attempt: there is room, a file can hold what it gives, and no attempt failed lately."""
+    nbytes = model.weights.nbytes
+    tried = cache.record("unkept", key)
+    return (
+        all(info.dtype.kind in "fiub" for info in model.outputs)
+        and (tried is None or time.time() > tried.get("until", 0.0))
+        and spare_memory() > ROOM * nbytes
+        and cache.has_room_for(nbytes)
+    )
+
+
 def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selected) -> Selected:
     """Store what was built, and use it as the next process will: from there."""
     from litehouse.engines.trials.restored import outputs_of  # the next process does not need it
@@ -107,7 +136,8 @@ def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selecte
 
     try:
         entry = cache.store(key, facts, write)
-    except (EngineError, _DiffersError):
+    except (EngineError, OSError, ValueError, _DiffersError):
+        cache.put_record("unkept", key, {"until": time.time() + RETRY_SECONDS})
         return built
     return replace(built, program=restored[0]) if entry is not None and restored else built
 

@@ -50,6 +50,10 @@ class Choice(str):
         self.precision, self.is_plain, self.reason, self.figures = precision, is_plain, reason, figures
         return self
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it is copied and pickled."""
+        return type(self).of, (self.facts(),)
+
     def facts(self) -> dict[str, Any]:
         """The choice as plain data."""
         return {

@@ -19,6 +19,8 @@ Buffers = list[tuple[tuple[int, ...], np.dtype]]
 
 def small_buffers(session: Any, names: Names) -> Buffers | None:
     """Shape and dtype of all inputs and outputs, where they are fixed and small; None elsewhere."""
+    if not set(names.fed).isdisjoint(names.given):
+        return None  # nothing would write what is an input and an output at once
     inputs = {item.name: item for item in session.get_inputs()}
     outputs = {item.name: item for item in session.get_outputs()}
     found = []

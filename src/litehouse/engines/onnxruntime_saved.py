@@ -74,6 +74,8 @@ def _copy(source: IO[bytes], offset: int, length: int, target: IO[bytes]) -> int
     source.seek(offset)
     while length:
         piece = source.read(min(length, CHUNK))
+        if not piece:
+            raise OSError(f"{source.name} ends within a weight")
         target.write(piece)
         length -= len(piece)
     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
     from litehouse.engines.shell import Shell
     from litehouse.model import Model
 
-# OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
 INT32 = np.iinfo(np.int32)
 MAX_NESTING = 12
+# OpenVINO's own default is the lowest precision that the CPU announces. Litehouse's default is what the file says.
 HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
-
-
 BLOB = "compiled.blob"
 
 
@@ -84,6 +83,7 @@ class OpenVinoEngine:
         """The compiled model that `save` wrote, over the mapped file."""
         import openvino
 
+        _check_folder(names.path)
         try:
             blob = np.memmap(folder / BLOB, np.uint8, "c")
             tensor = openvino.Tensor(blob, shared_memory=True)
@@ -91,6 +91,16 @@ class OpenVinoEngine:
             return OpenVinoProgram(compiled, names, precision, blob)
         except Exception as error:
             raise EngineError(f"{names.path}: OpenVINO cannot open the model that it compiled: {error}") from error
+
+
+def _check_folder(path: str) -> None:
+    """Refuse where OpenVINO would end the process: it looks for this file where the process is, and must not fail."""
+    try:
+        os.stat(".bin")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise EngineError(f"{path}: OpenVINO cannot open a compiled model in a folder it cannot search") from error
 
 
 def _compile(openvino: Any, shell: Shell, arrays: dict[str, np.ndarray], settings: dict[str, Any]) -> Any:
@@ -184,10 +194,17 @@ def _fit(array: np.ndarray) -> np.ndarray:
 
 
 def _settings(options: Options, precision: str) -> dict[str, Any]:
+    return settings(options.threads or thread_budget(), precision)
+
+
+def settings(threads: int, precision: str) -> dict[str, Any]:
+    """What OpenVINO is told whenever it compiles: in trials the same as for models."""
     return {
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": options.threads or thread_budget(),
+        "INFERENCE_NUM_THREADS": threads,
         "INFERENCE_PRECISION_HINT": HINTS[precision],
+        # Where the weights are of 8 bits or less, it would round the floats to 8 bits too, in groups of this size.
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
         # Pinning puts every process's threads on the same first cores.
         "ENABLE_CPU_PINNING": False,
     }

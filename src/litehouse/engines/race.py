@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 
 from litehouse.engines.base import Runner
+from litehouse.engines.progress import SILENT, Progress
 
 BURST_SECONDS = 0.02
 LONG_SECONDS = 0.1  # a first run of this length needs no second one to tell that a burst is one run
@@ -21,17 +20,17 @@ TRAILING_ROUNDS = 3
 TRAILING_LEAD = 1.1  # nobody needs the second digit of a ratio that every round says is larger
 LONGEST = 4.0  # times the wanted seconds: large models get their least count of rounds
 
-Show = Callable[[float], None]
 
-
-def race(runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float, show: Show) -> list[list[float]]:
+def race(
+    runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float, progress: Progress = SILENT
+) -> list[list[float]]:
     """The seconds of a run of each, one figure per round; those that trail clearly give up early.
 
     Args:
         runners: What to time; none of them is used by anyone else. The first takes part to the end.
         inputs: What they all take.
         seconds: How long it may take, about.
-        show: Told the share that is done, from 0 to 1.
+        progress: Told the share that is done.
     """
     start = time.perf_counter()
     calls = [_calls(runner, inputs) for runner in runners]
@@ -43,7 +42,7 @@ def race(runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float
                 runners[place].run(inputs)  # the other's data fills the caches, and its threads still spin
             times[place].append(_time(runners[place], inputs, calls[place]))
         running = [place for place in running if place == 0 or not _trails(times[place], times)]
-        show(min(1.0, (time.perf_counter() - start) / seconds))
+        progress.share(min(1.0, (time.perf_counter() - start) / seconds))
     return times
 
 
@@ -63,25 +62,6 @@ def lead(times: Sequence[float], reference: Sequence[float]) -> float:
     rounds = list(zip(times, reference, strict=False))  # it may have given up
     median = statistics.median(theirs / own for own, theirs in rounds)
     return math.sqrt(median * min(reference[: len(rounds)]) / min(times))
-
-
-def silent(share: float) -> None:
-    """Progress that nobody sees."""
-
-
-@contextmanager
-def shown(text: str) -> Iterator[Show]:
-    """A progress bar on a terminal; silence elsewhere."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield silent
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn(text, markup=False), BarColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=1.0)
-        yield lambda share: progress.update(task, completed=share)
 
 
 def _calls(runner: Runner, inputs: Sequence[np.ndarray]) -> int:

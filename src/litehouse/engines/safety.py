@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from litehouse.errors import EngineError
 from litehouse.machine import cpu_fingerprint, cpu_flags
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from litehouse.engines.trials.children import Outcome
     from litehouse.model import Model
 
@@ -29,7 +31,7 @@ PRECISIONS = {"onnxruntime": ("fp32", "int8"), "openvino": ("fp32", "int8", "fp1
 """What each engine can compute in, if the machine can."""
 REFERENCE = "onnxruntime"
 REHEARSAL = "LITEHOUSE_FAIL_PROBES"
-TRIAL_FILES = ("__main__.py", "cases.py", "children.py")
+TRIAL_FILES = ("openvino.py", "trials/__main__.py", "trials/cases.py", "trials/children.py")
 PACKAGES = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann"), "openvino": ("openvino",)}
 
 CAP = "ONEDNN_MAX_CPU_ISA"
@@ -47,12 +49,16 @@ OWN_CAPS = (CAP, "DNNL_MAX_CPU_ISA")
 CAPPED_LIBRARY = "libopenvino_intel_cpu_plugin"
 MAPS = Path("/proc/self/maps")
 
-LATE_SECONDS = 86400.0  # how long a trial that took too long is not tried again: the machine may have been busy
+# How long a verdict holds that another trial might not confirm: the machine may have been busy, or short of something.
+LATE_SECONDS = 86400.0
+FOREVER = float("inf")
 # How the names of ops on quantised numbers begin: those of ONNX, and those of ONNX Runtime.
 QUANTISED = (
     *("QLinear", "QuantizeLinear", "DequantizeLinear", "DynamicQuantize", "ConvInteger", "MatMulInteger"),
     *("MatMulNBits", "QAttention", "QGemm"),
 )
+
+SMALL_BITS, MIN_RANK = 8, 2  # of weights for which engines have kernels of their own
 
 _lock = threading.Lock()
 _known: dict[tuple[str, str], Verdict] = {}
@@ -80,9 +86,26 @@ class Verdict:
 
 
 def needs(model: Model) -> set[str]:
-    """The precisions that a model computes in: "fp32", and "int8" where it is quantised."""
-    is_quantised = any(node.op_type.startswith(QUANTISED) for node in model.graph.graph.all_nodes())
-    return {"fp32", "int8"} if is_quantised else {"fp32"}
+    """The precisions that a model computes in: "fp32", and "int8" where it is quantised.
+
+    Small weights alone can make it so, in whatever way the graph computes floats of them: engines know the patterns.
+    """
+    graph = model.graph.graph
+    is_quantised = any(node.op_type.startswith(QUANTISED) for node in graph.all_nodes())
+    return {"fp32", "int8"} if is_quantised or any(map(_is_small, _weights(graph))) else {"fp32"}
+
+
+def _weights(graph: ir.Graph) -> Iterator[ir.TensorProtocol]:
+    """The weights of a graph and its subgraphs."""
+    for part in (graph, *graph.subgraphs()):
+        yield from (value.const_value for value in part.initializers.values() if value.const_value is not None)
+    for node in graph.all_nodes():
+        if node.op_type == "Constant" and "value" in node.attributes:
+            yield node.attributes["value"].as_tensor()
+
+
+def _is_small(weight: ir.TensorProtocol) -> bool:
+    return weight.dtype.is_integer() and weight.dtype.bitwidth <= SMALL_BITS and len(weight.shape) >= MIN_RANK
 
 
 def refusal(engine: str, precisions: Iterable[str], *, cache: bool | Path = True) -> str | None:
@@ -107,7 +130,8 @@ def verdicts(pairs: Sequence[tuple[str, str]], *, cache: bool | Path = True, aga
 
     Args:
         pairs: Engines and what they are to compute in.
-        cache: Where verdicts are kept, as in `Options.cache`.
+        cache: Where verdicts are kept, as in `Options.cache`. With False none is kept, but the user's are looked up:
+            they tell of the machine, and nothing of a model.
         again: Try all of them anew.
 
     Raises:
@@ -117,14 +141,14 @@ def verdicts(pairs: Sequence[tuple[str, str]], *, cache: bool | Path = True, aga
     with _lock:
         asked = [pair for pair in dict.fromkeys(pairs) if pair not in rehearsed and (again or pair not in _known)]
         if asked:
-            _learn(asked, open_cache(cache), again)
+            _learn(asked, cache, again)
         failed = f"rehearsed failure ({REHEARSAL})"
         return [Verdict(*pair, False, failed) if pair in rehearsed else _known[pair] for pair in pairs]
 
 
-def _learn(pairs: Sequence[tuple[str, str]], store: Cache | None, again: bool) -> None:
+def _learn(pairs: Sequence[tuple[str, str]], cache: bool | Path, again: bool) -> None:
     """Put verdicts among the known ones: those that take no trial, those in the cache, and the rest by trial."""
-    unknown = []
+    store, unknown = open_cache(cache or True), []
     for pair in pairs:
         found = _prejudged(*pair) or (None if again else _recorded(store, *pair))
         if found is None:
@@ -133,7 +157,7 @@ def _learn(pairs: Sequence[tuple[str, str]], store: Cache | None, again: bool) -
             _known[pair] = found
     for made, seconds in _tried(unknown):
         _known[made.engine, made.precision] = made
-        if store is not None and seconds:
+        if store is not None and cache and seconds:
             _record(store, made, seconds)
 
 
@@ -157,10 +181,13 @@ def apply(verdict: Verdict) -> Verdict:
         return verdict
 
 
-def forget() -> None:
-    """Forget the verdicts that this process knows; those in the cache stay."""
-    with _lock:
-        _known.clear()
+def _renew_lock() -> None:
+    """Let a process that was forked off go on, even where another thread held the lock: that thread is not in it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @functools.cache
@@ -173,8 +200,22 @@ def engine_version(engine: str) -> str | None:
             return f"{name} {metadata.version(name)}"
         except metadata.PackageNotFoundError:
             continue
-    others = metadata.packages_distributions().get(engine)
-    return f"{others[0]} {metadata.version(others[0])}" if others else None
+    if others := metadata.packages_distributions().get(engine):
+        return f"{others[0]} {metadata.version(others[0])}"
+    return _bare_version(engine)
+
+
+def _bare_version(engine: str) -> str | None:
+    """What tells a copy of an engine that came without its package's notes, as in frozen programs, from others."""
+    from importlib.util import find_spec
+
+    spec = find_spec(engine)
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        return f"{engine} (a copy of {int(os.stat(spec.origin).st_mtime)})"
+    except OSError:
+        return f"{engine} (a copy)"
 
 
 def _rehearsed() -> set[tuple[str, str]]:
@@ -212,32 +253,36 @@ def _tried(pairs: Sequence[tuple[str, str]]) -> list[tuple[Verdict, float]]:
     """
     from litehouse.engines.trials.children import run_trials
 
-    first: dict[tuple[str, str], Outcome] = {}
+    ends: dict[tuple[str, str], list[Outcome]] = {pair: [] for pair in pairs}
     made: dict[tuple[str, str], tuple[Verdict, float]] = {}
     settings: dict[tuple[str, str], list[dict[str, str]]] = {pair: [{}, *_safe_settings(pair[0])] for pair in pairs}
     while open_pairs := [pair for pair in pairs if pair not in made]:
         turns = [settings[pair].pop(0) for pair in open_pairs]
         outcomes = run_trials([(*pair, _started_with() | turn) for pair, turn in zip(open_pairs, turns, strict=True)])
         for pair, turn, outcome in zip(open_pairs, turns, outcomes, strict=True):
-            cause = first.setdefault(pair, outcome)
-            if outcome.kind != "broken" or not settings[pair]:
-                made[pair] = _judged(pair, turn, outcome, cause)
+            ends[pair].append(outcome)
+            if outcome.kind not in ("broken", "failed") or not settings[pair]:
+                made[pair] = _judged(pair, turn, ends[pair])
     return [made[pair] for pair in pairs]
 
 
-def _judged(
-    pair: tuple[str, str], environment: dict[str, str], outcome: Outcome, first: Outcome
-) -> tuple[Verdict, float]:
-    """The verdict from the last trial, and from the first one, which was without any setting."""
-    if outcome.kind == "passed":
-        words = [first.words, outcome.words] if environment else [outcome.words]
-        return Verdict(*pair, True, ", ".join(filter(None, words)), environment), float("inf")
-    if outcome.kind in ("late", "unclear"):
+def _judged(pair: tuple[str, str], environment: dict[str, str], outcomes: Sequence[Outcome]) -> tuple[Verdict, float]:
+    """The verdict from one trial after the other, the first without any setting and the last with this one."""
+    first, last = outcomes[0], outcomes[-1]
+    if last.kind == "unclear" or (last.kind == "late" and pair[0] == REFERENCE):
         # Nothing replaces the reference, and nothing speaks against it.
-        if pair[0] == REFERENCE:
-            return Verdict(*pair, True, f"it could not be tried: {outcome.words}"), 0.0
-        return Verdict(*pair, False, outcome.words), LATE_SECONDS if outcome.kind == "late" else 0.0
-    return Verdict(*pair, False, first.words), float("inf")
+        is_reference = pair[0] == REFERENCE
+        return Verdict(*pair, is_reference, f"it could not be tried: {last.words}" if is_reference else last.words), 0.0
+    seconds = LATE_SECONDS if any(_may_change(outcome) for outcome in outcomes) else FOREVER
+    if last.kind == "passed":
+        words = [first.words, last.words] if environment else [last.words]
+        return Verdict(*pair, True, ", ".join(filter(None, words)), environment), seconds
+    return Verdict(*pair, False, last.words if last.kind == "late" else first.words), seconds
+
+
+def _may_change(outcome: Outcome) -> bool:
+    """Whether the same trial may end otherwise on another day."""
+    return outcome.kind in ("failed", "late") or (outcome.kind == "passed" and bool(outcome.words))
 
 
 def _safe_settings(engine: str) -> list[dict[str, str]]:
@@ -281,7 +326,7 @@ def _is_loaded(engine: str) -> bool:
 
 
 def _record(store: Cache, made: Verdict, seconds: float) -> None:
-    until = None if seconds == float("inf") else time.time() + seconds
+    until = None if seconds == FOREVER else time.time() + seconds
     value = {"safe": made.safe, "reason": made.reason, "environment": made.environment, "until": until}
     store.put_record("safety", _key(made.engine, made.precision), value)
 
@@ -308,6 +353,11 @@ def _key(engine: str, precision: str) -> str:
 
 @functools.cache
 def _trial_identity() -> str:
-    """A digest of the trials: a verdict from others is none."""
-    folder = Path(__file__).parent / "trials"
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in TRIAL_FILES)).hexdigest()
+    """A digest of the trials: a verdict from others is none. Without their sources, the version must tell."""
+    import pkgutil
+
+    try:
+        sources = [pkgutil.get_data("litehouse.engines", name) or b"" for name in TRIAL_FILES]
+    except OSError:
+        return ""
+    return hashlib.sha256(b"".join(sources)).hexdigest()

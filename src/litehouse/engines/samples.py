@@ -17,7 +17,12 @@ MAX_BYTES = 1 << 30
 
 
 def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
-    """Inputs that the model takes, its states behind them; None where it has dynamic sizes or takes none of them."""
+    """Inputs that the model takes, its states behind them.
+
+    None where it has dynamic sizes, takes none of them, or has a loop: with made-up inputs that may never end.
+    """
+    if any(node.op_type == "Loop" for node in model.graph.graph.all_nodes()):
+        return None
     for arrays in _candidates(model):
         try:
             runner.run(arrays)

@@ -15,7 +15,8 @@ from litehouse.engines.base import Engine, Program
 from litehouse.engines.choice import Choice, Figure
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
-from litehouse.engines.race import brief, lead, race, shown
+from litehouse.engines.progress import SILENT, Progress
+from litehouse.engines.race import brief, lead, race
 from litehouse.engines.samples import agree, find_samples
 from litehouse.errors import EngineError
 from litehouse.model import Model
@@ -28,6 +29,7 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngi
 RACE_SECONDS = {"fast": 1.5, "full": 6.0}
 MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
+LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
 
@@ -63,13 +65,16 @@ class Selected:
     seconds: float
 
 
-def candidates(options: Options, needs: set[str], refused: list[str]) -> Iterator[Candidate]:
+def candidates(
+    options: Options, needs: set[str], refused: list[str], progress: Progress = SILENT
+) -> Iterator[Candidate]:
     """What can serve these options, the most trusted first. An engine is tried when its turn comes, not before.
 
     Args:
         options: What the caller wants.
         needs: What the model computes in, as `safety.needs` tells.
         refused: Takes the engines that cannot serve, with the reasons.
+        progress: Told what is done.
     """
     wanted = set()
     if options.inter_op > 1:
@@ -79,6 +84,7 @@ def candidates(options: Options, needs: set[str], refused: list[str]) -> Iterato
     engines = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
     usable = []
     for engine in engines:
+        progress.step(f"trying {engine.name}")
         missing = wanted - engine.capabilities
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
         if reason is None:
@@ -104,31 +110,33 @@ def _lower(engine: Engine, options: Options) -> list[Candidate]:
     return [Candidate(engine, name, is_plain=True) for name in safe]
 
 
-def select(model: Model, options: Options, known: Choice | None = None) -> Selected:
+def select(model: Model, options: Options, known: Choice | None = None, progress: Progress = SILENT) -> Selected:
     """The engine for a model, with the model compiled.
 
     Args:
         model: The model.
         options: What the caller wants.
         known: What an earlier race found.
+        progress: Told what is done.
 
     Raises:
         EngineError: None can build it; the text is that of the most trusted one, or says what is missing.
     """
     needs, refused, failures = safety.needs(model), list[str](), list[EngineError]()
     if known is not None:
-        for candidate in candidates(replace(options, engine=str(known)), needs, refused):
+        for candidate in candidates(replace(options, engine=str(known)), needs, refused, progress):
             if (candidate.engine.name, candidate.precision) == (known, known.precision):
                 winner = replace(candidate, is_plain=known.is_plain)
-                return _compiled(winner, model, options).selected(known.reason, known.figures)
-    found = candidates(options, needs, refused)
+                with contextlib.suppress(EngineError):  # then the others have their chance
+                    return _compiled(winner, model, options, progress).selected(known.reason, known.figures)
+    found = candidates(options, needs, refused, progress)
     for candidate in found:
         try:
-            first = _compiled(candidate, model, options)
+            first = _compiled(candidate, model, options, progress)
         except EngineError as error:
             failures.append(error)
             continue
-        return _challenge(model, options, first, found)
+        return _challenge(model, options, first, found, progress)
     raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + "; ".join(refused))
 
 
@@ -146,14 +154,17 @@ class _Compiled:
         return Selected(engine, self.program, choice, self.seconds)
 
 
-def _compiled(candidate: Candidate, model: Model, options: Options) -> _Compiled:
+def _compiled(candidate: Candidate, model: Model, options: Options, progress: Progress) -> _Compiled:
+    progress.step(f"compiling for {candidate}", is_long=model.weights.nbytes > LARGE_BYTES)
     start = time.perf_counter()
     engine = candidate.engine
     program = engine.compile(model, options, precision=candidate.precision, is_plain=candidate.is_plain)
     return _Compiled(candidate, program, time.perf_counter() - start)
 
 
-def _challenge(model: Model, options: Options, first: _Compiled, others: Iterator[Candidate]) -> Selected:
+def _challenge(
+    model: Model, options: Options, first: _Compiled, others: Iterator[Candidate], progress: Progress
+) -> Selected:
     """Race the others against the first, where that can change anything."""
     if (reason := _known(model, options)) is not None:
         return first.selected(reason)
@@ -163,24 +174,31 @@ def _challenge(model: Model, options: Options, first: _Compiled, others: Iterato
         return first.selected("its sizes are only known when it runs, so nothing was timed")
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
-    built = [first, *_plain(first, model, options)]
+    built = [first, *_plain(first, model, options, progress)]
     for candidate in others:
+        if not _is_room(model):
+            break
         with contextlib.suppress(EngineError):  # then it takes no part
-            rival = _compiled(candidate, model, options)
-            built += [rival, *_plain(rival, model, options)]
+            rival = _compiled(candidate, model, options, progress)
+            built += [rival, *_plain(rival, model, options, progress)]
     if len(built) == 1:
-        return first.selected("no other engine can run it")
-    return _winner(model, options, built, samples)
+        return first.selected("no other engine can run it" if _is_room(model) else "no memory is left to try others")
+    progress.step("timing the engines", is_long=True)
+    return _winner(options, built, samples, progress)
 
 
-def _plain(compiled: _Compiled, model: Model, options: Options) -> list[_Compiled]:
+def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
-    if not compiled.program.is_rewritten or spare_memory() < ROOM * model.weights.nbytes:
+    if not compiled.program.is_rewritten or not _is_room(model):
         return []
     with contextlib.suppress(EngineError):
-        return [_compiled(candidate, model, options)]
+        return [_compiled(candidate, model, options, progress)]
     return []
+
+
+def _is_room(model: Model) -> bool:
+    return spare_memory() >= ROOM * model.weights.nbytes
 
 
 def _known(model: Model, options: Options) -> str | None:
@@ -195,15 +213,14 @@ def _known(model: Model, options: Options) -> str | None:
     return None
 
 
-def _winner(model: Model, options: Options, built: list[_Compiled], samples: list[np.ndarray]) -> Selected:
-    # What the passes made of the graph is held against the graph of the file, too.
-    plain = (each for each in built if each.candidate.is_plain and each.candidate.precision == "fp32")
-    trusted = next(plain, built[0])
+def _winner(options: Options, built: list[_Compiled], samples: list[np.ndarray], progress: Progress) -> Selected:
+    # What the passes made of the graph is held against the graph of the file, too, on the most trusted engine.
+    own = [each for each in built if each.candidate.engine is built[0].candidate.engine]
+    trusted = next((each for each in own if not each.program.is_rewritten), built[0])
     reference = trusted.program.bind().run(samples)
     fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
     unfit = [str(each.candidate) for each in built if each not in fit]
-    with shown(f"timing the engines for {model.path}") as show:
-        times = race([each.program.bind() for each in fit], samples, RACE_SECONDS[options.tune], show)
+    times = race([each.program.bind() for each in fit], samples, RACE_SECONDS[options.tune], progress)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     if figures[best].lead < MIN_LEAD:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,15 @@ BY_MEMORY = {
 }
 MAX_COPIED_NODES = 20_000  # copying takes about 50 µs a node, and graphs beyond this are no light networks
 _serializing = threading.Lock()  # serialising takes the weights out of the shared graph for a moment
+
+
+def _renew_lock() -> None:
+    """A process that was forked while another thread held the lock would wait for it forever."""
+    global _serializing
+    _serializing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +96,8 @@ def _prepared(
     is_small = len(whole.graph) <= MAX_COPIED_NODES
     if not halved and not (engine and is_small):
         return whole, False
-    copy = whole.clone()
+    with _serializing:
+        copy = whole.clone()
     if halved:
         _halve(copy, halved, model.path)
     if shapes is not None:

@@ -42,7 +42,7 @@ def read(
     with open_source(find(source), limits) as opened:
         try:
             model = _read(opened, key, mode, limits)
-            model.files, model.is_secret = tuple(sorted(opened.beside)), opened.is_secret
+            model.files, model.is_secret = dict(sorted(opened.beside.items())), opened.is_secret
             return model
         except (LitehouseError, ImportError, NameError):
             raise  # the latter two are never the file's fault

@@ -148,7 +148,7 @@ class WeightLoader:
         if location not in self._sizes:
             with open_beside(self._source.path, location) as data:
                 self._sizes[location] = data.size
-            self._source.beside.add(location)
+                self._source.note(location, data)
             self._present += self._sizes[location]
             total = self._source.size + self._present
             if total > self._limits.max_model_bytes:
@@ -169,6 +169,7 @@ class WeightLoader:
 
     def _open(self, location: str) -> Source:
         data = open_beside(self._source.path, location)
+        self._source.note(location, data)
         if self._unlock is None:
             return data
         with data:

@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from litehouse.errors import LimitError, ModelFormatError
+from litehouse.identity import Marks, marks_of
 from litehouse.options import Limits
 
 BYTES_NAME = "<bytes>"
@@ -23,7 +24,8 @@ class Source:
     Attributes:
         path: The file, or `"<bytes>"`.
         size: Count of bytes.
-        beside: The data files that were opened for it.
+        marks: What its file looked like when it was opened; None for bytes in memory.
+        beside: The marks of the data files that were opened for it.
         is_secret: Whether any of it was encrypted.
     """
 
@@ -34,11 +36,13 @@ class Source:
         size: int,
         data: bytes | bytearray | memoryview | None = None,
         descriptor: int | None = None,
+        marks: Marks | None = None,
     ) -> None:
         """Use `open_source` or `Source.over` instead."""
         self.path = path
         self.size = size
-        self.beside: set[str] = set()
+        self.marks = marks
+        self.beside: dict[str, Marks | None] = {}
         self.is_secret = False
         self._data = None if data is None else memoryview(data).cast("B")
         self._descriptor = descriptor
@@ -83,6 +87,11 @@ class Source:
         """A part of the source as a source of its own, without a copy. It can be read until this one is closed."""
         self._check("a part", offset, size)
         return _Window(self, offset, size)
+
+    def note(self, location: str, data: Source) -> None:
+        """Remember a data file. One that changes between two openings is given no marks: it is not one content."""
+        if self.beside.setdefault(location, data.marks) != data.marks:
+            self.beside[location] = None
 
     def close(self) -> None:
         """Close the file."""
@@ -172,7 +181,7 @@ def _open_file(path: str, flags: int = 0) -> Source:
         os.close(descriptor)
         kind = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
         raise ModelFormatError(f"this is {kind}; give the path of a model file", path=path)
-    return Source(path=path, size=status.st_size, descriptor=descriptor)
+    return Source(path=path, size=status.st_size, descriptor=descriptor, marks=marks_of(path, status))
 
 
 def open_beside(model_path: str, location: str) -> Source:

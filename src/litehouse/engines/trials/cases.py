@@ -74,7 +74,23 @@ def int8_cases() -> Iterator[Case]:
     weights = {"weight": matrix, "weight_step": np.float32(WEIGHT_STEP)}
     # Engines may quantise the floats too, as they see fit.
     yield _case("floats times int8 weights", nodes, {"x": rows}, weights, exact, step=float(np.abs(exact).max()) / 64)
+    yield _small_weights(draw)
     yield from _integer_sums(draw)
+
+
+def _small_weights(draw: Callable[..., np.ndarray]) -> Case:
+    """Weights that plain arithmetic makes floats of, as Litehouse writes those of other formats; no rounding."""
+    rows, matrix = draw(48, 192), _int8(draw(192, 160))
+    zeros, steps = np.rint(draw(160) * 9), np.abs(draw(160)) + np.float32(0.1)
+    nodes = [
+        helper.make_node("Cast", ["weight"], ["whole"], to=helper.np_dtype_to_tensor_dtype(np.dtype(np.float32))),
+        helper.make_node("Sub", ["whole", "zeros"], ["moved"]),
+        helper.make_node("Mul", ["moved", "steps"], ["floats"]),
+        helper.make_node("MatMul", ["x", "floats"], ["y"]),
+    ]
+    expected = _product(rows, (matrix - zeros.astype(np.float64)) * steps)
+    weights = {"weight": matrix, "zeros": zeros, "steps": steps}
+    return _case("floats times small weights", nodes, {"x": rows}, weights, expected)
 
 
 def _integer_sums(draw: Callable[..., np.ndarray]) -> Iterator[Case]:

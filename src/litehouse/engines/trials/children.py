@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -14,27 +15,28 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NoReturn, cast, get_args
 
 PROGRAM = ("-m", "litehouse.engines.trials")
 LIMIT = 60.0  # seconds, for a few seconds' work
 TAIL = 4096  # bytes of the output that are looked at
 
-# How a trial tells what it found.
-PASSED = "passed"
-WRONG, ABSENT = 3, 4
-
-DEATHS = {
-    signal.SIGILL: "it dies of an illegal instruction",
-    signal.SIGSEGV: "it dies of a memory fault",
-    signal.SIGBUS: "it dies of a bus error",
-    signal.SIGFPE: "it dies of an arithmetic fault",
-    signal.SIGABRT: "it aborts",
-    signal.SIGTRAP: "it dies of a trap",
-    signal.SIGSYS: "it dies of a forbidden system call",
+FAULTS: dict[int, str] = {
+    signal.SIGILL: "it dies of an illegal instruction (SIGILL)",
+    signal.SIGSEGV: "it dies of a memory fault (SIGSEGV)",
+    signal.SIGBUS: "it dies of a bus error (SIGBUS)",
+    signal.SIGFPE: "it dies of an arithmetic fault (SIGFPE)",
 }
+FAILURES: dict[int, str] = {
+    signal.SIGABRT: "it aborts (SIGABRT)",
+    signal.SIGTRAP: "it dies of a trap (SIGTRAP)",
+    signal.SIGSYS: "it dies of a forbidden system call (SIGSYS)",
+}
+SIGNALS = {number.value: number.name for number in signal.Signals}
+# What the libraries' own errors say where the process may not have more memory or threads.
+LACKS = (os.strerror(errno.EAGAIN), os.strerror(errno.ENOMEM), "bad_alloc", "can't alloc", "failed to map segment")
 
-Kind = Literal["passed", "broken", "absent", "late", "unclear"]
+Kind = Literal["passed", "broken", "failed", "absent", "late", "unclear"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,9 @@ class Outcome:
     """How a trial ended.
 
     Attributes:
-        kind: "passed"; "broken": it died, failed or gave wrong numbers; "absent": the machine does not have what was
-            to be tried; "late": the time limit ended it; "unclear": it was ended from outside, or could not begin.
+        kind: "passed"; "broken": the CPU stopped it, or it gave wrong numbers; "failed": an error ended it, which need
+            not come again; "absent": the machine does not have what was to be tried; "late": the time limit ended it;
+            "unclear": it was ended from outside, or lacked memory or files.
         words: What happened; where it passed, what was amiss all the same.
     """
 
@@ -59,7 +62,7 @@ def run_trials(trials: Sequence[tuple[str, str, Mapping[str, str]]]) -> list[Out
 def run_children(programs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[Outcome]:
     """Run Python programs (arguments of the interpreter, environment) side by side, each under the time limit.
 
-    One that does what it should prints `PASSED` as its last word.
+    One that does what it should ends with `end("passed")`.
     """
     deadline = time.monotonic() + LIMIT
     started: list[_Child | Outcome] = []
@@ -73,8 +76,31 @@ def run_children(programs: Sequence[tuple[Sequence[str], Mapping[str, str]]]) ->
                 item.close()
 
 
-def forbid_core_dump() -> None:
-    """Let this process die without a trace: it is a trial, and somebody watches it."""
+def end(kind: Kind, words: str = "") -> NoReturn:
+    """End this process, a trial, and tell what it found. An exit status may not reach a parent that ignores SIGCHLD."""
+    print(kind, words)
+    raise SystemExit
+
+
+def is_lack(error: Exception) -> bool:
+    """Whether an error tells of what this process lacks, and nothing of the engine."""
+    return isinstance(error, ImportError | MemoryError | OSError) or _tells_of_lack(str(error))
+
+
+def _tells_of_lack(text: str) -> bool:
+    return any(lack in text for lack in LACKS)
+
+
+def in_one_line(error: Exception) -> str:
+    """An error's type and text."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def restrict() -> None:
+    """Let this process, a trial, die without a trace, and end even where its parent was killed before it."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+    signal.alarm(int(LIMIT) + 10)
     # One byte is too little for a file, and is the value at which the kernel does not pipe the dump either.
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0) if hard == 0 else (1, 1))
@@ -96,10 +122,11 @@ class _Child:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start it; it imports from where this process does, but not from the current folder."""
-        paths = os.pathsep.join(path for path in sys.path if path)
+        # Python passes over what is not text, too.
+        paths = os.pathsep.join(path for path in sys.path if isinstance(path, str) and path)
         with ExitStack() as files:
-            self._output: IO[bytes] = files.enter_context(tempfile.TemporaryFile())
-            self._errors: IO[bytes] = files.enter_context(tempfile.TemporaryFile())
+            self._output = files.enter_context(_scratch_file())
+            self._errors = files.enter_context(_scratch_file())
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -126,6 +153,14 @@ class _Child:
         self._files.close()
 
 
+def _scratch_file() -> IO[bytes]:
+    """A file in memory: there may be no folder to write to. On disk where the system has no such files."""
+    try:
+        return open(os.memfd_create("litehouse-trial"), "w+b")
+    except (AttributeError, OSError):
+        return tempfile.TemporaryFile()
+
+
 def _last_line(file: IO[bytes]) -> str:
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - TAIL))
@@ -134,19 +169,18 @@ def _last_line(file: IO[bytes]) -> str:
 
 
 def judge(status: int, output: str, errors: str) -> Outcome:
-    """What an exit status, with the last lines of output and errors, tells."""
+    """What an exit status, with the last lines of output and errors, tells. The status may be 0 whatever happened."""
+    if -status in FAULTS:
+        return Outcome("broken", FAULTS[-status])
+    kind, _, words = output.partition(" ")
+    if status == 0 and kind in get_args(Kind):
+        return Outcome(cast(Kind, kind), words)
+    if errors.startswith(("ImportError", "ModuleNotFoundError", "MemoryError")) or _tells_of_lack(errors):
+        return Outcome("unclear", f"something is missing ({errors})")
+    if -status in FAILURES:
+        return Outcome("failed", FAILURES[-status])
     if status < 0:
-        number = signal.Signals(-status)
-        if number in DEATHS:
-            return Outcome("broken", f"{DEATHS[number]} ({number.name})")
-        return Outcome("unclear", f"it was ended from outside ({number.name})")
-    if status == WRONG:
-        return Outcome("broken", f"it computes wrong numbers: {output}")
-    if status == ABSENT:
-        return Outcome("absent", output)
-    if status == 0:
-        word, _, rest = output.partition(" ")
-        return Outcome("passed", rest) if word == PASSED else Outcome("broken", "it ends without a result")
-    if errors.startswith(("ImportError", "ModuleNotFoundError")):
-        return Outcome("unclear", f"it cannot be imported ({errors})")
-    return Outcome("broken", f"it ends with an error ({errors or f'exit status {status}'})")
+        return Outcome("unclear", f"it was ended from outside ({SIGNALS.get(-status, f'signal {-status}')})")
+    if status or errors:
+        return Outcome("failed", f"it ends with an error ({errors or f'exit status {status}'})")
+    return Outcome("failed", "it ends without a result")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import zipfile
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from litehouse.engines.base import Names
-from litehouse.engines.trials.children import PASSED, forbid_core_dump, run_children
+from litehouse.engines.trials.children import end, restrict, run_children
 from litehouse.options import Options
 
 ASKED, ANSWERED, WHAT = "asked.npz", "answered.npz", "asked.json"
@@ -22,7 +23,10 @@ SETTINGS = ("device", "threads", "inter_op", "affinity")  # of the options, what
 def outputs_of(
     folder: Path, engine: str, names: Names, options: Options, precision: str, samples: Sequence[np.ndarray]
 ) -> list[np.ndarray] | None:
-    """What a saved model gives for these inputs; None where it kills its process, fails, or takes too long."""
+    """What a saved model gives for these inputs; None where it kills its process, fails, or takes too long.
+
+    None also where that is text, which only pickles could carry.
+    """
     settings = {name: getattr(options, name) for name in SETTINGS}
     (folder / WHAT).write_text(json.dumps([engine, asdict(names), settings, precision]))
     np.savez(folder / ASKED, *samples)
@@ -30,9 +34,9 @@ def outputs_of(
         (outcome,) = run_children([(("-m", __name__, str(folder)), os.environ)])
         if outcome.kind != "passed":
             return None
-        with np.load(folder / ANSWERED) as answered:
+        with open(folder / ANSWERED, "rb") as file, np.load(file) as answered:
             return list(answered.values())
-    except OSError:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
     finally:
         for name in (ASKED, ANSWERED, WHAT):
@@ -43,7 +47,7 @@ def main(folder: Path) -> None:
     """Open the model, run it, and write what it gives."""
     from litehouse.engines.select import ENGINES
 
-    forbid_core_dump()
+    restrict()
     engine, named, settings, precision = json.loads((folder / WHAT).read_text())
     affinity = settings.pop("affinity")
     options = Options(**settings, affinity=affinity if isinstance(affinity, str) else tuple(affinity))
@@ -52,7 +56,7 @@ def main(folder: Path) -> None:
         samples = list(asked.values())
     program = ENGINES[engine].restore(folder, names, options, precision)
     np.savez(folder / ANSWERED, *program.bind().run(samples))
-    print(PASSED)
+    end("passed")
 
 
 if __name__ == "__main__":
