@@ -181,6 +181,12 @@ def test_a_session_with_state_that_is_closed_while_a_run_begins() -> None:
         session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
 
 
+def test_the_first_of_equal_numbers_counts(engine: str) -> None:
+    x = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], "f")
+    session = litehouse.load(model([node("Hardmax", "x", "y")], {"x": [2, 4]}, {"y": [2, 4]}), engine=engine, threads=1)
+    assert session.run([x])[0].tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+
+
 def test_closed_session(x: np.ndarray) -> None:
     with litehouse.load(mlp()) as session:
         session.run([x])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from litehouse.passes.attention import AttentionPass
@@ -226,3 +227,50 @@ def test_the_numbers_by_hand() -> None:
     powers = np.exp(0.4 * q @ k.swapaxes(2, 3))
     expected = (powers / powers.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(B, T, E)
     np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("token", [0, 3])
+def test_the_query_of_one_token(token: int) -> None:
+    """As where one token looks at all others: it is a part of a line of the projection, not of its columns."""
+    nodes = [
+        *(node("MatMul", "x wt", "g"), node("Add", "g b", "h"), node("Split", "h even", "q k v", axis=2)),
+        node("Slice", "q start end axis", "q1"),
+        node("Reshape", "q1 one", "qr"),
+        node("Transpose", "qr", "q4", perm=(0, 2, 1, 3)),
+        *split("k", order=(0, 2, 3, 1)),
+        *split("v"),
+        *(node("MatMul", "q4 k4", "z"), *MIXED, node("Reshape", "o rows", "y")),
+    ]
+    numbers = {"start": [token], "end": [token + 1], "axis": [1], "one": [B, 1, H, D], "even": [E] * 3}
+    graph = read(written(nodes, ONE, **{name: np.array(each) for name, each in numbers.items()}))
+    assert apply(AttentionPass(), graph)
+    assert "MultiHeadAttention" in ops(graph)
+
+
+def test_a_scale_too_small_for_the_op() -> None:
+    """Its factors are numbers of single precision, but not their product: 0 would stand for the op's own default."""
+    nodes = [*SEPARATE, node("Mul", "q4 tiny", "qs"), node("MatMul", "qs kt", "s"), node("Mul", "s tiny", "z"), *LAST]
+    assert stays(AttentionPass(), written(nodes, THREE, tiny=np.array(1e-30, np.float32)))
+
+
+def test_old_softmaxes_go_over_several_axes() -> None:
+    nodes, inputs = JOINED["separate"]
+    old = [node("Softmax", "z", "p") if each.output[0] == "p" else each for each in nodes]
+    proto = onnx.load_from_string(written(old, inputs))
+    proto.opset_import[0].version = 12
+    graph = ir.from_proto(onnx.shape_inference.infer_shapes(proto))  # not by reading, which rewrites it
+    assert not AttentionPass()(graph).modified
+
+
+def test_a_mask_of_several_attentions_is_made_once() -> None:
+    again = [
+        onnx.NodeProto.FromString(each.SerializeToString())
+        for each in [*SCORES, node("Where", "hide s low", "z"), *MIXED]
+    ]
+    for each in again:
+        each.output[0] += "_"
+        each.input[:] = [f"{name}_" if name in ("s", "z", "p", "o4") else name for name in each.input]
+    nodes = [*SEPARATE, *SCORES, node("Where", "hide s low", "z"), *MIXED, *again, node("Sub", "o o_", "y")]
+    graph = read(written(nodes, THREE, low=np.array(-np.inf, np.float32), hide=np.tri(T, S) > 0))
+    assert apply(AttentionPass(), graph)
+    assert ops(graph).count("Where") == ops(graph).count("Expand") == 1

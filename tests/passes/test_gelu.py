@@ -118,3 +118,16 @@ def test_openvino_keeps_the_product_by_itself() -> None:
     kinds = [each.get_rt_info()["layerType"] for each in compiled.get_runtime_model().get_ordered_ops()]
     assert "FullyConnected" in kinds
     assert "Subgraph" in kinds
+
+
+def test_the_root_of_the_file_is_kept() -> None:
+    """One that was written with four digits gives other numbers."""
+    nodes = [*PRODUCT, node("Div", "a rough", "d"), *CURVE[1:], node("Mul", "a f", "m"), node("Mul", "m half", "y")]
+    rough = np.array(1.415, np.float32)
+    weights = {name: WEIGHTS[name] for name in ("w", "b", "one", "half")} | {"rough": rough}
+    graph = read(model(nodes, {"x": [6, 6]}, {"y": None}, weights))
+    x = drawn(6, 6)
+    assert GeluPass()(graph).modified
+    (actual,) = run(graph, {"x": x})
+    a = x.astype(np.float64) @ WEIGHTS["w"] + WEIGHTS["b"]
+    np.testing.assert_allclose(actual, a * (1 + np.vectorize(math.erf)(a / rough)) / 2, atol=2e-6)

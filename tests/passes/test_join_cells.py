@@ -191,3 +191,79 @@ def test_the_numbers_by_hand() -> None:
         h = np.tanh(c) / (1 + np.exp(-o))
         expected.append(h)
     np.testing.assert_allclose(actual, np.stack(expected), atol=1e-6)
+
+
+SPREAD = {
+    "a bias of one number": ({"b": drawn(1)}, (STEPS, B, IN)),
+    "a product of one column": ({"w": drawn(1, IN)}, (STEPS, B, IN)),
+    "inputs of a batch of one": ({}, (STEPS, 1, IN)),
+    "no batch": ({"h": drawn(0, H), "c": drawn(0, H)}, (STEPS, 0, IN)),  # ONNX Runtime 1.31.1 dies of such an LSTM
+}
+
+
+@pytest.mark.parametrize("case", SPREAD)
+def test_what_is_spread_when_it_is_added(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights, x = SPREAD[case]
+    for name, array in weights.items():
+        monkeypatch.setitem(WEIGHTS, name, array)
+    assert stays(JoinCellsPass(), written([*loop(), *stacked()], x))
+
+
+def test_two_chains_that_feed_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone does not depend on itself, but only one of them can be one op."""
+    monkeypatch.setitem(WEIGHTS, "w", drawn(4 * H, H))
+    nodes = [node("Gather", "x i0", "x0", axis=0), *step(0, "x0", "h", "c"), *step(10, "x0", "c", "h")]
+    nodes += [*step(1, "h10", "h0", "c0"), *step(11, "h0", "h10", "c10"), node("Sub", "h1 h11", "y")]
+    graph = read(written(nodes, (STEPS, B, H)))
+    assert apply(JoinCellsPass(), graph)
+    assert ops(graph).count("LSTM") == 1
+
+
+def body(nodes: list[onnx.NodeProto], *shape: int) -> onnx.GraphProto:
+    """The body of a loop that gives `inner` once; its state is no more than that."""
+    info = onnx.helper.make_tensor_value_info
+    inputs = [info("turn", onnx.TensorProto.INT64, []), info("going", onnx.TensorProto.BOOL, [])]
+    outputs = [info("on", onnx.TensorProto.BOOL, []), info("inner", onnx.TensorProto.FLOAT, shape)]
+    return onnx.helper.make_graph([node("Identity", "going", "on"), *nodes], "body", inputs, outputs)
+
+
+LOOPED = {"turns": np.array(1), "truth": np.array(True), "like": np.array([B, IN])}
+
+
+def test_a_state_that_comes_back_through_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, array in LOOPED.items():
+        monkeypatch.setitem(WEIGHTS, name, array)
+    back = node("Loop", "turns truth", "l", body=body([node("MatMul", "h0 back", "inner")], B, IN))
+    weights = {"back": WEIGHTS["back"]}
+    nodes = [*FED_BACK[:-1]]
+    place = next(index for index, each in enumerate(nodes) if each.output[0] == "x1")
+    nodes[place : place + 1] = [back, node("Reshape", "l like", "x1")]
+    taken = {name for each in nodes for name in each.input}
+    weights |= {name: each for name, each in WEIGHTS.items() if name in taken}
+    data = model([*nodes, node("Relu", "h1", "y")], {"x": [STEPS, B, IN]}, {"y": None}, weights)
+    assert stays(JoinCellsPass(), data)
+
+
+def test_states_that_are_put_together_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, array in LOOPED.items():
+        monkeypatch.setitem(WEIGHTS, name, array)
+    *parts, whole = stacked()
+    whole.output[0] = "inner"
+    nodes = [*loop(), node("Loop", "turns truth", "y", body=body([*parts, whole], STEPS, B, H))]
+    taken = {name for each in nodes for name in each.input}
+    weights = {name: each for name, each in WEIGHTS.items() if name in taken or name == "zero"}
+    graph = read(model(nodes, {"x": [STEPS, B, IN]}, {"y": None}, weights))
+    assert apply(JoinCellsPass(), graph)
+    assert ops(graph).count("LSTM") == 1
+
+
+def test_weights_of_several_chains_are_ordered_once() -> None:
+    """Engines would keep a copy for each."""
+    nodes = loop(2)
+    for t in (2, 3):
+        nodes += step(t, f"x{t - 2}", f"h{t - 1}" if t > 2 else "h", f"c{t - 1}" if t > 2 else "c")
+    graph = read(written([*nodes, node("Sub", "h1 h3", "y")]))
+    assert apply(JoinCellsPass(), graph)
+    orders = [each for each in graph.graph if each.op_type == "LSTM"]
+    assert len(orders) == 2
+    assert orders[0].inputs[1] is orders[1].inputs[1]

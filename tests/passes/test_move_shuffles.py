@@ -274,3 +274,11 @@ def test_the_order_of_nodes_is_kept() -> None:
     for each in graph.graph:
         assert made.issuperset(each.inputs)
         made.update(each.outputs)
+
+
+def test_images_in_another_order() -> None:
+    """What is behind the channels of the first image is looked for nowhere."""
+    w = Writer()
+    x = w.op("Concat", [w.conv("x", 8, 8), w.conv("x", 8, 8)], axis=1)
+    _, x = by_fives(w, w.op("Gather", [x, w.ints(1, 0)], axis=0), 16)
+    assert stays(MoveShufflesPass(), w.done(w.conv(x, 8, 8)))

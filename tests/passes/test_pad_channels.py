@@ -116,3 +116,11 @@ def test_onnxruntime_takes_them_in_its_layout(tmp_path: Path) -> None:
     built = built_ops(graph, tmp_path)
     assert not built["Conv"]
     assert built["#Conv"] == 3
+
+
+def test_a_weight_of_two_convolutions_is_widened_once() -> None:
+    """Engines would keep a copy for each."""
+    graph = read(written(WIDENED["two ends"]))
+    assert apply(PadChannelsPass(), graph)
+    (first, second) = (each for each in graph.graph if each.op_type == "Conv" and each.outputs[0].name in ("p", "q"))
+    assert first.inputs[1] is second.inputs[1]

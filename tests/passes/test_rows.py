@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from litehouse.passes.rows import RowsPass
@@ -134,3 +135,13 @@ def test_onnxruntime_keeps_the_fast_norm(tmp_path: Path) -> None:
     assert built_ops(graph, tmp_path)["SkipLayerNormalization"] == 1
     assert apply(RowsPass(), graph)
     assert built_ops(graph, tmp_path) == {"Reshape": 2, "Gemm": 2, "Add": 1, "LayerNormalization": 1}
+
+
+@pytest.mark.parametrize("kind", ["Softmax", "LogSoftmax"])
+def test_old_softmaxes_go_over_several_axes(kind: str) -> None:
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "a"), node(kind, "a", "y")]
+    weights = {name: WEIGHTS[name] for name in ("w", "b")}
+    proto = onnx.load_from_string(model(nodes, {"x": [B, T, C]}, {"y": None}, weights, opset=12))
+    graph = ir.from_proto(onnx.shape_inference.infer_shapes(proto))  # not by reading, which rewrites it
+    assert apply(RowsPass(), graph)
+    assert ops(graph)[-2:] == ["Reshape", kind]

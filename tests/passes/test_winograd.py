@@ -122,3 +122,13 @@ def test_nothing_is_done_beside_an_if() -> None:
     )
     nodes = [node("Conv", "x w", "c"), node("If", "truth", "y", then_branch=branch, else_branch=branch)]
     assert stays(WinogradPass(), written(*nodes, truth=np.array(True)))
+
+
+def test_only_the_largest_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenVINO would take minutes to build some hundreds."""
+    monkeypatch.setattr("litehouse.passes.winograd.MAX_REPLACED", 1)
+    nodes = [node("Conv", "x w", "a"), node("Conv", "x w", "b", pads=(1, 1, 1, 1)), node("Conv", "x w", "c")]
+    ends = [node("GlobalMaxPool", name, f"{name}1") for name in "abc"]
+    graph = read(written(*nodes, *ends, node("Sum", "a1 b1 c1", "y")))
+    assert apply(WinogradPass(), graph)
+    assert [each.outputs[0].name for each in graph.graph if each.op_type == "Conv"] == ["a", "c"]

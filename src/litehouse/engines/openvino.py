@@ -227,6 +227,8 @@ def _keep_order(network: Any) -> None:
     """Let equal numbers come out of TopK in the order in which they lie, as ONNX demands."""
     for node in network.get_ops():
         if node.get_type_name() == "TopK":
+            if node.get_attributes()["sort"] == "none":  # then there is no stable order
+                node.set_attribute("sort", "value")
             node.set_attribute("stable", True)
 
 

@@ -14,8 +14,10 @@ from litehouse.passes.channels_last import ChannelsLastPass
 from litehouse.passes.fold_shapes import FoldShapesPass
 from litehouse.passes.gelu import GeluPass
 from litehouse.passes.guard_constant_abs import GuardConstantAbsPass
+from litehouse.passes.guard_old_softmax import GuardOldSoftmaxPass
 from litehouse.passes.guard_pad_pool import GuardPadPoolPass
 from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
+from litehouse.passes.guard_split_convolutions import GuardSplitConvolutionsPass
 from litehouse.passes.join_cells import JoinCellsPass
 from litehouse.passes.move_bias import MoveBiasPass
 from litehouse.passes.move_shuffles import MoveShufflesPass
@@ -28,9 +30,23 @@ from litehouse.passes.spread_gates import SpreadGatesPass
 from litehouse.passes.winograd import WinogradPass
 from litehouse.passes.write_clips import WriteClipsPass
 
-__all__ = ["GuardConstantAbsPass", "GuardPadPoolPass", "GuardScalarReshapePass", "prepare", "speed_up"]
+__all__ = [
+    "GuardConstantAbsPass",
+    "GuardOldSoftmaxPass",
+    "GuardPadPoolPass",
+    "GuardScalarReshapePass",
+    "GuardSplitConvolutionsPass",
+    "prepare",
+    "speed_up",
+]
 
-GUARDS = (GuardPadPoolPass(), GuardConstantAbsPass(), GuardScalarReshapePass())
+GUARDS = (
+    GuardPadPoolPass(),
+    GuardConstantAbsPass(),
+    GuardScalarReshapePass(),
+    GuardOldSoftmaxPass(),
+    GuardSplitConvolutionsPass(),
+)
 
 # What each engine gains from, in the order in which they run. A pass that gains on one engine alone is in one list.
 SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
@@ -54,6 +70,7 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
         JoinCellsPass(),
         SinkTransposesPass(),
         MoveShufflesPass(),
+        GuardSplitConvolutionsPass(),  # of the parts that the pass before makes
         ChannelsLastPass(),
         GeluPass(),
         WinogradPass(),

@@ -8,9 +8,19 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.passes.heads import Heads, find_heads
-from litehouse.passes.sketch import Sketch, folds_weights, number_of, only_maker, only_user, order_of, static_shape
+from litehouse.passes.sketch import (
+    Sketch,
+    folds_weights,
+    is_along_last,
+    number_of,
+    only_maker,
+    only_user,
+    order_of,
+    static_shape,
+)
 
 MICROSOFT = "com.microsoft"
+OLDEST_OPSET = 10  # of a Slice that takes its bounds as inputs
 LOST = -1e30  # adding a score to this, or less, does not change it
 
 
@@ -47,23 +57,26 @@ class AttentionPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Join every attention that is recognised as a whole, in the main graph."""
         modified = False
-        for node in list(model.graph) if folds_weights(model) else ():
+        is_served = model.graph.opset_imports.get("", 0) >= OLDEST_OPSET and folds_weights(model)
+        for node in list(model.graph) if is_served else ():
             if node.op_type == "Softmax" and not node.domain:
                 found = _find(node)
                 if found is not None:
                     _rewrite(model.graph, found)
                     modified = True
+        if modified:
+            model.graph.sort()
         return ir.passes.PassResult(model, modified)
 
 
 def _find(softmax: ir.Node) -> _Attention | None:
-    before, axis = softmax.inputs[0], softmax.attributes.get("axis")
+    before = softmax.inputs[0]
     shape = static_shape(before)
     if before is None or shape is None or len(shape) != 4 or before.dtype != ir.DataType.FLOAT:
         return None
     mixing = only_user(softmax.outputs[0], "MatMul")
     joining = None if mixing is None else only_user(mixing.outputs[0], "Transpose")
-    if mixing is None or joining is None or (axis is not None and axis.as_int() not in (-1, 3)):
+    if mixing is None or joining is None or not is_along_last(softmax, len(shape)):
         return None
     if mixing.inputs[0] is not softmax.outputs[0] or order_of(joining) != (0, 2, 1, 3):
         return None
@@ -81,7 +94,7 @@ def _find(softmax: ir.Node) -> _Attention | None:
         return None
     if shape[:3] != (batch, heads, tokens):
         return None
-    whole = scale * left_scale * right_scale  # 0 would stand for the op's own default
+    whole = float(np.float32(scale * left_scale * right_scale))  # 0 would stand for the op's own default
     return _Attention(queries, keys, values, whole, masking, mixing, joining) if whole else None
 
 
@@ -109,14 +122,14 @@ def _mask(sketch: Sketch, masking: _Masking, tokens: int, keys: int) -> ir.Value
     if masking.node.op_type == "Where":
         shape = static_shape(operands[0])
         operands[masking.place] = sketch.constant(np.array(0, np.float32))
-        mask = sketch.op("Where", operands)
+        mask = sketch.shared("Where", operands)
         mask.type = ir.TensorType(ir.DataType.FLOAT)
     else:
         mask = operands[1 - masking.place]
         shape = static_shape(mask)
     assert shape is not None
     outer = (*(1,) * (4 - len(shape)), *shape)[:2]
-    return sketch.op("Expand", [mask, sketch.ints(*outer, tokens, keys)])  # type: ignore[no-any-return]
+    return sketch.shared("Expand", [mask, sketch.ints(*outer, tokens, keys)])  # type: ignore[no-any-return]
 
 
 def _masking(value: ir.Value, shape: tuple[int, ...]) -> _Masking | None:

@@ -20,6 +20,11 @@ class Product:
     weight: ir.Value
     is_turned: bool  # whether the weight's first axis is that of the gates
 
+    @property
+    def columns(self) -> int:
+        """How many columns the product has."""
+        return (static_shape(self.weight) or (0, 0))[0 if self.is_turned else 1]
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -90,11 +95,13 @@ def _find_cell(total: ir.Node) -> Cell | None:
     """The step whose cell a sum gives."""
     after = total.outputs[0]
     showing = [user for tanh in after.consumers() if tanh.op_type == "Tanh" for user in tanh.outputs[0].consumers()]
+    if len(showing) != 1:
+        return None
     products = [only_maker(value, "Mul") for value in total.inputs]
     for keeping, writing in (products, products[::-1]):
         before, forget = _gated(keeping, "")
         new, entering = _gated(writing, "Tanh")
-        cell, output = _gated(showing[0], "Tanh") if len(showing) == 1 else (None, None)
+        cell, output = _gated(showing[0], "Tanh")
         gates = [entering, output, forget, new]
         split = None if new is None else new.producer()
         if before is None or cell is not after or split is None or not _is_even(split):

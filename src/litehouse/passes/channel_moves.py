@@ -8,11 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.passes.channels import channels_of
 from litehouse.passes.sketch import is_fixed, static_shape
 
 MAX_NUMBERS = 1 << 22  # of an image whose way is followed number by number
 MAX_TOTAL = 1 << 27  # of all of them together: about a second
 MAX_CHANNELS = 1 << 12
+MAX_LISTED = 1 << 20  # channels of all values together
 
 Channel = tuple[ir.Value, int]  # an image, and which of its channels
 
@@ -33,7 +35,7 @@ class ChannelMoves:
         self.lost: set[ir.Value] = set()
         # Values on the way from one image to another, of whatever shape: where in that image each number was.
         self._places: dict[ir.Value, tuple[ir.Value, np.ndarray]] = {}
-        self._left = MAX_TOTAL
+        self._left, self._unlisted = MAX_TOTAL, MAX_LISTED
         for node in graph:
             if not node.domain and node.op_type == "Concat":
                 self._join(node)
@@ -53,9 +55,9 @@ class ChannelMoves:
         inputs = [value for value in node.inputs if value is not None]
         if axis != 1 or not all(_is_image(value) for value in [*inputs, node.outputs[0]]):
             return
-        parts = [self.of(value) for value in inputs]
-        if sum(map(len, parts)) <= MAX_CHANNELS:
-            self.channels[node.outputs[0]] = [channel for part in parts for channel in part]
+        self._unlisted -= channels_of(node.outputs[0]) or 0
+        if self._unlisted >= 0:
+            self.channels[node.outputs[0]] = [channel for value in inputs for channel in self.of(value)]
             self.nodes.add(node)
 
     def _move(self, node: ir.Node) -> None:
@@ -73,13 +75,17 @@ class ChannelMoves:
         moved = MOVES[node.op_type](node, places)
         if moved is None or [each.shape for each in moved] != shapes:
             return
+        self._left -= sum(each.size for each in moved)
+        self._unlisted -= sum(channels_of(result) or 0 for result in node.outputs)
+        if self._unlisted < 0:
+            return
         self.nodes.add(node)
         for result, each in zip(node.outputs, moved, strict=True):
-            order = _order(each, image)
+            order, channels = _order(each, image), self.of(image)
             if order is None:
                 self._places[result] = image, each
             else:
-                self.channels[result] = [self.of(image)[index] for index in order]
+                self.channels[result] = [channels[index] for index in order]
 
 
 def _is_image(value: ir.Value) -> bool:
@@ -97,11 +103,15 @@ def _numbered(value: ir.Value) -> np.ndarray:
 
 def _order(places: np.ndarray, image: ir.Value) -> np.ndarray | None:
     """Which channels of an image these numbers are; None when they are not whole channels."""
-    whole = _numbered(image)
-    if places.ndim != 4 or not places.size or places.shape[2:] != whole.shape[2:] or len(places) != len(whole):
+    shape = static_shape(image)
+    assert shape is not None
+    if places.ndim != 4 or not places.size or places.shape[2:] != shape[2:] or len(places) != shape[0]:
         return None
-    order = places[0, :, 0, 0] // (whole.shape[2] * whole.shape[3])
-    return order if np.array_equal(places, whole[:, order]) else None
+    size = math.prod(shape[2:])
+    order = places[0, :, 0, 0] // size
+    batch, inside = np.arange(shape[0])[:, None, None] * shape[1], np.arange(size)
+    expected = ((batch + order[:, None]) * size + inside).reshape(places.shape)
+    return order if np.array_equal(places, expected) else None
 
 
 def _reshape(node: ir.Node, places: np.ndarray) -> list[np.ndarray] | None:

@@ -149,9 +149,9 @@ def _reorder_weight(
     if ZERO in order:
         pads = [0] * (2 * len(shape))
         pads[len(shape) + axis] = 1
-        weight = sketch.op("Pad", [weight, sketch.ints(*pads), sketch.constant(np.array(fill, np.float32))])
+        weight = sketch.shared("Pad", [weight, sketch.ints(*pads), sketch.constant(np.array(fill, np.float32))])
     places = sketch.ints(*(count if place == ZERO else place for place in order))
-    moved = sketch.op("Gather", [weight, places], axis=axis)
+    moved = sketch.shared("Gather", [weight, places], axis=axis)
     moved.shape = ir.Shape([*shape[:axis], len(order), *shape[axis + 1 :]])
     node.replace_input_with(index, moved)
 

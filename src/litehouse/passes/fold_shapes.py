@@ -9,9 +9,11 @@ import onnx_ir as ir
 import onnx_ir.passes.common as common
 
 from litehouse.formats.fold import fold
+from litehouse.passes.doubts import is_doubtful
 from litehouse.passes.sketch import Sketch, static_shape
 
 MAX_ROUNDS = 4  # each may tell shapes that the next one folds
+UNKNOWN = "Unknown"  # an op that ONNX does not have
 
 
 class FoldShapesPass(ir.passes.InPlacePass):
@@ -20,23 +22,46 @@ class FoldShapesPass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Work out shapes until no more are found, in the main graph."""
         modified = False
+        doubtful = [node for node in model.graph.all_nodes() if is_doubtful(node)]
+        recorded = _forget(model, is_trusted=not doubtful)
         for _ in range(MAX_ROUNDS):
-            if not any(static_shape(value) is None for node in model.graph for value in node.outputs):
-                break
-            _infer(model)
+            _infer(model, doubtful)
             if not _fold(model.graph):
                 break
             common.RemoveUnusedNodesPass()(model)  # other passes would take them for users of what has the shape
             modified = True
+        for value, shape in recorded.items():
+            if value.shape is None:
+                value.shape = shape
         return ir.passes.PassResult(model, modified)
 
 
-def _infer(model: ir.Model) -> None:
+def _forget(model: ir.Model, *, is_trusted: bool) -> dict[ir.Value, ir.Shape]:
+    """Forget the shapes that are recorded for results, as some are not right: of a file whose inputs were edited, say.
+
+    Returns:
+        Those that may stand where none can be told: of all sizes, if they are trusted and the inputs have all sizes.
+    """
+    results = [value for node in model.graph.all_nodes() for value in node.outputs]
+    is_trusted = is_trusted and all(static_shape(value) is not None for value in model.graph.inputs)
+    recorded = {value: value.shape for value in results if value.shape is not None and static_shape(value) is not None}
+    for value in results:
+        value.shape = None
+    return recorded if is_trusted else {}
+
+
+def _infer(model: ir.Model, doubtful: list[ir.Node]) -> None:
+    """Tell shapes, but not what follows from those of doubtful nodes."""
     for node in model.graph.all_nodes():
         for value in node.outputs:
             if static_shape(value) is None:
                 value.shape = None  # a size that is not known yet would stay so
+    kinds = [node.op_type for node in doubtful]
+    for node in doubtful:
+        node.op_type = UNKNOWN
     common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
+    for node, kind in zip(doubtful, kinds, strict=True):
+        node.op_type = kind
 
 
 def _fold(graph: ir.Graph) -> bool:

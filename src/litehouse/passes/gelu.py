@@ -10,6 +10,7 @@ import onnx_ir as ir
 from litehouse.passes.sketch import Sketch, number_of, only_user
 
 PASSED = ("Add", "Identity", "Reshape", "Sum")  # what may be between the product and the Gelu
+MAX_STEPS = 8
 SHARPNESS = 1e-3  # relative; how far a stored root may be from the true one
 
 
@@ -34,13 +35,13 @@ class GeluPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified)
 
 
-def _whole(node: ir.Node) -> tuple[ir.Value, ir.Node, bool] | None:
-    """The operand, the node that gives the result, and whether the form with tanh is meant."""
-    form, x = node.attributes.get("approximate"), node.inputs[0]
-    return None if x is None else (x, node, form is not None and form.as_string() == "tanh")
+def _whole(node: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
+    """The operand, the node that gives the result, and the value of erf, if that is computed already."""
+    x = node.inputs[0]
+    return None if x is None else (x, node, None)
 
 
-def _by_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node, bool] | None:
+def _by_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
     """The same of x * (erf(x / sqrt(2)) + 1) / 2, with its factors in any order."""
     x = _divided(erf.inputs[0])
     plus = only_user(erf.outputs[0], "Add")
@@ -56,7 +57,7 @@ def _by_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node, bool] | None:
         if not taken or not taken <= missing:
             return None
         last, missing = product, missing - taken
-    return x, last, False
+    return x, last, erf.outputs[0]
 
 
 def _factors(value: ir.Value | None, x: ir.Value) -> set[str]:
@@ -87,22 +88,24 @@ def _divided(value: ir.Value | None) -> ir.Value | None:
 def _is_product(value: ir.Value) -> bool:
     """Whether a value is a matrix product, or one with a bias or in another shape."""
     node = value.producer()
-    while node is not None and not node.domain and node.op_type in PASSED and node.inputs[0] is not None:
+    for _ in range(MAX_STEPS):
+        if node is None or node.domain or node.op_type not in PASSED or node.inputs[0] is None:
+            break
         node = node.inputs[0].producer()
     return node is not None and node.op_type in ("Gemm", "MatMul") and not node.domain
 
 
-def _rewrite(graph: ir.Graph, x: ir.Value, last: ir.Node, by_tanh: bool) -> None:
-    sketch = Sketch(graph, last)
+def _rewrite(graph: ir.Graph, x: ir.Value, last: ir.Node, curve: ir.Value | None) -> None:
+    sketch, form = Sketch(graph, last), last.attributes.get("approximate")
 
     def times(value: ir.Value, factor: float) -> ir.Value:
         return sketch.op("Mul", [value, sketch.constant(np.array(factor, np.float32))])  # type: ignore[no-any-return]
 
     half = times(x, 0.5)
-    if by_tanh:
+    if form is not None and form.as_string() == "tanh":
         cube = sketch.op("Mul", [sketch.op("Mul", [x, x]), times(x, 0.044715)])
         curve = sketch.op("Tanh", [times(sketch.op("Add", [x, cube]), math.sqrt(2 / math.pi))])
-    else:
+    elif curve is None:
         curve = sketch.op("Erf", [times(x, math.sqrt(0.5))])
     sketch.replace(last.outputs[0], sketch.op("Add", [half, sketch.op("Mul", [half, curve])]))
     graph.remove(last, safe=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from litehouse.passes.sketch import name_behind
+
 FOLDED = ("Constant", "Shape", "Size")  # constants, as far as an engine is concerned that knows the inputs' shapes
 
 
@@ -37,8 +39,9 @@ def _is_computed(value: ir.Value) -> bool:
 
 def _replace(node: ir.Node, x: ir.Value) -> None:
     """Put a Max of the value and its opposite in the node's place."""
-    opposite = ir.node("Neg", [x], name=f"{node.name}/opposite")
-    largest = ir.node("Max", [x, opposite.outputs[0]], name=f"{node.name}/largest")
+    opposite = ir.node("Neg", [x], name=name_behind(node, "opposite"))
+    largest = ir.node("Max", [x, opposite.outputs[0]], name=name_behind(node, "largest"))
+    opposite.outputs[0].name = f"{node.outputs[0].name}/opposite"
     for made in (opposite, largest):
         made.outputs[0].type, made.outputs[0].shape = x.type, x.shape
     assert node.graph is not None

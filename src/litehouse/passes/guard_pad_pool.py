@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from litehouse.passes.sketch import name_behind
+
 POOLS = ("MaxPool", "AveragePool")
 REMOVABLE = ("Identity", "Dropout", "Cast")  # what the optimiser takes out before it looks for the pair
 
@@ -34,7 +36,8 @@ class GuardPadPoolPass(ir.passes.InPlacePass):
             padded = node.inputs[0]
             if padded is None or not _is_padded(padded):
                 continue
-            guard = ir.node("Max", [padded], name=f"{node.name}/guard")
+            guard = ir.node("Max", [padded], name=name_behind(node, "guard"))
+            guard.outputs[0].name = f"{node.outputs[0].name}/guard"
             guard.outputs[0].type, guard.outputs[0].shape = padded.type, padded.shape
             assert node.graph is not None
             node.graph.insert_before(node, guard)

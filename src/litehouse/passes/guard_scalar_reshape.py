@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.passes.sketch import name_behind
+
 
 class GuardScalarReshapePass(ir.passes.InPlacePass):
     """Writes a Reshape to one number and a Squeeze for a Reshape to rank 0.
@@ -25,7 +27,7 @@ class GuardScalarReshapePass(ir.passes.InPlacePass):
         for node in found:
             node.replace_input_with(1, one)
             old = node.outputs[0]
-            squeeze = ir.node("Squeeze", [old, *operands], axes, name=f"{node.name}/guard")
+            squeeze = ir.node("Squeeze", [old, *operands], axes, name=name_behind(node, "guard"))
             assert node.graph is not None
             node.graph.insert_after(node, squeeze)
             new = squeeze.outputs[0]

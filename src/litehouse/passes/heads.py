@@ -33,7 +33,8 @@ class Heads:
         width, source = heads * size, self.source
         if width != self.columns:
             first, last = sketch.ints(self.first), sketch.ints(self.first + width)
-            made = _projected(sketch, source, first, last)
+            is_by_column = (static_shape(source) or ())[-1:] == (self.columns,)
+            made = _projected(sketch, source, first, last) if is_by_column else None
             if made is None:
                 rows = sketch.op("Reshape", [source, sketch.ints(batch * tokens, self.columns)])
                 made = sketch.op("Slice", [rows, first, last, sketch.ints(1)])
@@ -80,10 +81,10 @@ def _projected(sketch: Sketch, value: ir.Value, first: ir.Value, last: ir.Value)
         return None
     if bias is not None and (not is_fixed(bias) or static_shape(bias) != columns):
         return None
-    weight = sketch.op("Slice", [node.inputs[1], first, last, sketch.ints(0 if given.get("transB", 0) else 1)])
+    weight = sketch.shared("Slice", [node.inputs[1], first, last, sketch.ints(0 if given.get("transB", 0) else 1)])
     if bias is None:
         return sketch.op(node.op_type, [node.inputs[0], weight], **given)  # type: ignore[no-any-return]
-    part = sketch.op("Slice", [bias, first, last, sketch.ints(0)])
+    part = sketch.shared("Slice", [bias, first, last, sketch.ints(0)])
     if node.op_type == "Gemm":
         return sketch.op("Gemm", [node.inputs[0], weight, part], **given)  # type: ignore[no-any-return]
     return sketch.op("Add", [sketch.op("MatMul", [node.inputs[0], weight]), part])  # type: ignore[no-any-return]

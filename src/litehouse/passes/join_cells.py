@@ -6,9 +6,10 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.passes.cells import Chain, Product, find_chains
-from litehouse.passes.sketch import Sketch, folds_weights, ints_of, static_shape
+from litehouse.passes.sketch import Sketch, folds_weights, has_graphs, ints_of, static_shape
 
 OLDEST_OPSET = 13
+MAX_VISITED = 1 << 20  # values that all chains together are followed back to: about a second
 
 
 class JoinCellsPass(ir.passes.InPlacePass):
@@ -22,8 +23,9 @@ class JoinCellsPass(ir.passes.InPlacePass):
         """Join every chain of steps whose inputs do not depend on its states, in the main graph."""
         replaced: dict[ir.Value, ir.Value] = {}
         if model.graph.opset_imports.get("", 0) >= OLDEST_OPSET and folds_weights(model):
-            for chain in find_chains(model.graph):
-                if _is_closed(chain) and not _is_fed_back(chain):
+            chains = find_chains(model.graph)
+            for chain in chains:
+                if _is_closed(chain) and not _is_fed_back(chain, replaced, MAX_VISITED // len(chains)):
                     _join(model.graph, chain, replaced)
         if replaced:
             model.graph.sort()
@@ -37,18 +39,27 @@ def _is_closed(chain: Chain) -> bool:
     start = chain.parts(first)[1].operand
     if static_shape(first.before) != (batch, units) or static_shape(start) != (batch, units):
         return False
-    if (
-        first.state.dtype != ir.DataType.FLOAT
-        or len({static_shape(chain.parts(cell)[0].operand) for cell in chain.cells}) > 1
-    ):
+    inputs = {static_shape(chain.parts(cell)[0].operand) for cell in chain.cells}
+    if first.state.dtype != ir.DataType.FLOAT or len(inputs) > 1 or (inputs.pop() or (0,))[0] != batch:
+        return False
+    # Smaller ones would be spread when they are added.
+    if any(each.columns != 4 * units for each in first.products):
+        return False
+    if any(static_shape(bias) != (4 * units,) for bias in first.biases):
         return False
     return all(
         len(cell.after.uses()) == 2 and not cell.after.is_graph_output() for cell in chain.cells if cell is not last
     )
 
 
-def _is_fed_back(chain: Chain) -> bool:
-    """Whether an input of a step depends on a state of the chain."""
+def _is_fed_back(chain: Chain, replaced: dict[ir.Value, ir.Value], limit: int) -> bool:
+    """Whether an input of a step may depend on a state of the chain.
+
+    Args:
+        chain: The steps.
+        replaced: What stands for the states of the chains that are one op already.
+        limit: How many values to look at.
+    """
     own = {value for cell in chain.cells for value in (cell.after, cell.state)}
     left = [chain.parts(cell)[0].operand for cell in chain.cells]
     seen: set[ir.Value] = set()
@@ -56,8 +67,10 @@ def _is_fed_back(chain: Chain) -> bool:
         value = left.pop()
         if value in own:
             return True
-        node = value.producer()
+        node = replaced.get(value, value).producer()
         if value not in seen and node is not None:
+            if has_graphs(node) or len(seen) > limit:
+                return True  # what those graphs depend on is not among the inputs
             left += [each for each in node.inputs if each is not None]
         seen.add(value)
     return False
@@ -104,6 +117,7 @@ def _stacks(states: list[ir.Value]) -> list[tuple[ir.Value, int]]:
             sources = [None if maker is None or ints_of(maker, 1) != axes else maker.inputs[0] for maker in makers]
             axis = concat.attributes.get("axis")
             is_stack = concat.op_type == "Concat" and all(m is not None and m.op_type == "Unsqueeze" for m in makers)
+            is_stack &= concat.graph is states[0].graph  # not in the body of a loop
             if is_stack and axis is not None and [axis.as_int()] == axes and sources == states:
                 found.append((concat.outputs[0], axis.as_int()))
     return found
@@ -145,14 +159,14 @@ def _slice(x: ir.Value, step: int) -> tuple[ir.Value, int] | None:
 
 def _weight(sketch: Sketch, product: Product, gates: tuple[int, ...], units: int) -> ir.Value:
     """A weight with its gates in the order of the op."""
-    weight = product.weight if product.is_turned else sketch.op("Transpose", [product.weight], perm=(1, 0))
+    weight = product.weight if product.is_turned else sketch.shared("Transpose", [product.weight], perm=(1, 0))
     return _ordered(sketch, weight, gates, units)
 
 
 def _ordered(sketch: Sketch, weight: ir.Value, gates: tuple[int, ...], units: int) -> ir.Value:
-    apart = sketch.op("Reshape", [weight, sketch.ints(4, units, -1)])
-    ordered = sketch.op("Gather", [apart, sketch.ints(*gates)], axis=0)
-    return sketch.op("Reshape", [ordered, sketch.ints(1, 4 * units, -1)])  # type: ignore[no-any-return]
+    apart = sketch.shared("Reshape", [weight, sketch.ints(4, units, -1)])
+    ordered = sketch.shared("Gather", [apart, sketch.ints(*gates)], axis=0)
+    return sketch.shared("Reshape", [ordered, sketch.ints(1, 4 * units, -1)])  # type: ignore[no-any-return]
 
 
 def _bias(sketch: Sketch, chain: Chain, units: int) -> ir.Value | None:
@@ -160,6 +174,6 @@ def _bias(sketch: Sketch, chain: Chain, units: int) -> ir.Value | None:
     biases = chain.cells[0].biases
     if not biases:
         return None
-    total = biases[0] if len(biases) == 1 else sketch.op("Sum", biases)
-    flat = sketch.op("Reshape", [_ordered(sketch, total, chain.cells[0].gates, units), sketch.ints(1, -1)])
-    return sketch.op("Concat", [flat, sketch.constant(np.zeros((1, 4 * units), np.float32))], axis=1)  # type: ignore[no-any-return]
+    total = biases[0] if len(biases) == 1 else sketch.shared("Sum", biases)
+    flat = sketch.shared("Reshape", [_ordered(sketch, total, chain.cells[0].gates, units), sketch.ints(1, -1)])
+    return sketch.shared("Concat", [flat, sketch.constant(np.zeros((1, 4 * units), np.float32))], axis=1)  # type: ignore[no-any-return]

@@ -25,6 +25,8 @@ class PadChannelsPass(ir.passes.InPlacePass):
         if model.graph.opset_imports.get("", 0) >= OLDEST_OPSET:
             for node in model.graph:
                 modified |= is_mixing(node) and _widen(model.graph, node)
+        if modified:
+            model.graph.sort()
         return ir.passes.PassResult(model, modified)
 
 

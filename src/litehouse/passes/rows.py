@@ -7,7 +7,7 @@ import math
 import onnx_ir as ir
 
 from litehouse.passes.kinds import ALONE, TOGETHER
-from litehouse.passes.sketch import Sketch, is_fixed, only_user, static_shape
+from litehouse.passes.sketch import Sketch, is_along_last, is_fixed, only_user, static_shape
 
 ALONG = frozenset(("LayerNormalization", "LogSoftmax", "RMSNormalization", "Softmax"))  # over the last axis
 
@@ -54,8 +54,8 @@ def _note(node: ir.Node, flat: dict[ir.Value, ir.Value]) -> bool:
 def _is_by_row(node: ir.Node) -> bool:
     """Whether rows, which lie along the last axis, are computed one by one."""
     if node.op_type in ALONG:
-        axis, shape = node.attributes.get("axis"), static_shape(node.outputs[0])
-        return shape is not None and (-1 if axis is None else axis.as_int()) in (-1, len(shape) - 1)
+        shape = static_shape(node.outputs[0])
+        return shape is not None and is_along_last(node, len(shape))
     return node.op_type in ALONE or node.op_type in TOGETHER
 
 
@@ -99,7 +99,7 @@ def _put(
 ) -> None:
     """Write a node on operands in two axes, and its result with all axes."""
     attributes = {name: each.value for name, each in node.attributes.items()}
-    made = sketch.op(node.op_type, operands, **attributes | ({"axis": -1} if node.op_type in ALONG else {}))
+    made = sketch.op(node.op_type, operands, **attributes | ({"axis": 1} if node.op_type in ALONG else {}))
     made.type, made.shape = node.outputs[0].type, ir.Shape((math.prod(whole[:-1]), whole[-1]))
     back = sketch.op("Reshape", [made, sketch.ints(*whole)])
     sketch.replace(node.outputs[0], back)

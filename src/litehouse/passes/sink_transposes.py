@@ -25,6 +25,7 @@ class _Region:
         """The region that this one has become a part of."""
         region = self
         while region.joined is not None:
+            region.joined = region.joined.joined or region.joined  # a shorter way for the next call
             region = region.joined
         return region
 
@@ -79,6 +80,8 @@ def _regions(graph: ir.Graph, orders: dict[ir.Value, Order]) -> list[_Region]:
 
 
 def _join(first: _Region, second: _Region) -> _Region:
+    if len(first.values) > len(second.values):
+        first, second = second, first
     if first is not second:
         second.nodes += first.nodes
         second.values += first.values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ OLDEST_OPSET = 13
 # Below these the sums cost more than the products save.
 MIN_CHANNELS = 56  # in * out / (in + out)
 MIN_TILES = 32
+# Each becomes some hundred nodes, and OpenVINO takes a time to build them that grows with their square: 10 s for 30.
+MAX_REPLACED = 16
 
 
 class WinogradPass(ir.passes.InPlacePass):
@@ -29,15 +32,16 @@ class WinogradPass(ir.passes.InPlacePass):
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
-        """Replace every convolution that gains, in the main graph."""
-        modified = False
+        """Replace the convolutions that gain most, in the main graph."""
+        found: list[_Convolution] = []
         if model.graph.opset_imports.get("", 0) >= OLDEST_OPSET and folds_weights(model):
-            for node in list(model.graph):
-                found = _find(node) if node.op_type == "Conv" and not node.domain else None
-                if found is not None:
-                    _rewrite(model.graph, found)
-                    modified = True
-        return ir.passes.PassResult(model, modified)
+            nodes = (node for node in model.graph if node.op_type == "Conv" and not node.domain)
+            found = [each for each in map(_find, nodes) if each is not None]
+        for each in sorted(found, key=_Convolution.work, reverse=True)[:MAX_REPLACED]:
+            _rewrite(model.graph, each)
+        if found:
+            model.graph.sort()
+        return ir.passes.PassResult(model, bool(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,10 @@ class _Convolution:
     def pairs(self) -> tuple[int, int]:
         """How many pairs of rows, and of columns, the result has; the last one may be half."""
         return (self.result[2] + 1) // 2, (self.result[3] + 1) // 2
+
+    def work(self) -> int:
+        """How many multiplications it is, but for a factor."""
+        return math.prod(self.result) * self.image[1]
 
 
 def _find(node: ir.Node) -> _Convolution | None:
@@ -89,7 +97,8 @@ def _norm_behind(node: ir.Node) -> ir.Node | None:
 
 
 def _rewrite(graph: ir.Graph, found: _Convolution) -> None:
-    sketch = Sketch(graph, found.node)
+    old = [node for node in (found.relu, found.norm, found.node) if node is not None]
+    sketch = Sketch(graph, old[0])  # where the weights of the normalisation are there too
     channels, (rows, columns) = found.image[1], found.pairs
     kernels, bias = _weights(sketch, found)
     products: list[ir.Value] = []
@@ -103,7 +112,6 @@ def _rewrite(graph: ir.Graph, found: _Convolution) -> None:
                 products.append(sketch.op("MatMul", [flat, kernel]))
     lines = [_gathered(sketch, products[place::4]) for place in range(4)]
     cells = [cell for upper in range(2) for cell in _gathered(sketch, [line[upper] for line in lines])]
-    old = [node for node in (found.relu, found.norm, found.node) if node is not None]
     sketch.replace(old[0].outputs[0], _joined(sketch, cells, found))
     graph.remove(old, safe=True)
 
@@ -112,19 +120,19 @@ def _weights(sketch: Sketch, found: _Convolution) -> tuple[Sequence[ir.Value], i
     """The 16 matrices that take channels in to channels out, and the bias."""
     weight, bias = found.node.inputs[1], found.node.inputs[2] if len(found.node.inputs) > 2 else None
     out, channels = found.result[1], found.image[1]
-    lines = sketch.op("Transpose", [weight], perm=(2, 3, 1, 0))
+    lines = sketch.shared("Transpose", [weight], perm=(2, 3, 1, 0))
     if found.norm is not None:
         scale, shift, mean, variance = found.norm.inputs[1:]
         epsilon = found.norm.attributes.get("epsilon")
         small = sketch.constant(np.array(1e-5 if epsilon is None else epsilon.as_float(), np.float32))
-        factor = sketch.op("Div", [scale, sketch.op("Sqrt", [sketch.op("Add", [variance, small])])])
-        centred = sketch.op("Neg", [mean]) if bias is None else sketch.op("Sub", [bias, mean])
-        bias = sketch.op("Add", [sketch.op("Mul", [centred, factor]), shift])
-        lines = sketch.op("Mul", [lines, factor])
-    nine = sketch.op("Reshape", [lines, sketch.ints(9, channels * out)])
-    sixteen = sketch.op("MatMul", [sketch.constant(np.kron(SCHEME, SCHEME)), nine])
-    whole = sketch.op("Reshape", [sixteen, sketch.ints(16 * channels, out)])
-    return sketch.op("Split", [whole, sketch.ints(*[channels] * 16)], outputs=16, axis=0), bias
+        factor = sketch.shared("Div", [scale, sketch.shared("Sqrt", [sketch.shared("Add", [variance, small])])])
+        centred = sketch.shared("Neg", [mean]) if bias is None else sketch.shared("Sub", [bias, mean])
+        bias = sketch.shared("Add", [sketch.shared("Mul", [centred, factor]), shift])
+        lines = sketch.shared("Mul", [lines, factor])
+    nine = sketch.shared("Reshape", [lines, sketch.ints(9, channels * out)])
+    sixteen = sketch.shared("MatMul", [sketch.constant(np.kron(SCHEME, SCHEME)), nine])
+    whole = sketch.shared("Reshape", [sixteen, sketch.ints(16 * channels, out)])
+    return sketch.shared("Split", [whole, sketch.ints(*[channels] * 16)], outputs=16, axis=0), bias
 
 
 def _padded(sketch: Sketch, found: _Convolution) -> ir.Value:
