@@ -142,9 +142,7 @@ def test_a_graph_that_the_passes_spoilt_takes_no_part(engines: dict[str, FakeEng
     assert "onnxruntime computed other numbers" in session.engine.reason
 
 
-def test_without_room_nothing_else_is_built(
-    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_room_nothing_else_is_built(engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     engines["onnxruntime"].plain_seconds = 0.001
     monkeypatch.setattr(select, "spare_memory", lambda: 0)
     assert _load().engine.reason == "no memory is left to try others"
