@@ -48,6 +48,8 @@ class Options:
         engine: `"auto"`, or the name of one engine.
         threads: Threads inside one op; 0 takes the thread budget of the process (CPU affinity and cgroup quota).
         inter_op: Ops that run side by side; 0 leaves it to the engine.
+        workers: Runs at a time that the session is for, each with that many threads. With more than one, OpenVINO
+            trades the time of a single run for the count of runs per second.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
         tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
             result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
@@ -68,6 +70,7 @@ class Options:
     engine: str = "auto"
     threads: int = 0
     inter_op: int = 0
+    workers: int = 1
     precision: str = "fp32"
     op_precision: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[int, ...] | str = ()
@@ -89,6 +92,8 @@ class Options:
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:
                 raise ValueError(f"{name} must be an int from 0 to {MAX_THREADS}, not {value!r}")
+        if not isinstance(self.workers, int) or not 1 <= self.workers <= MAX_THREADS:
+            raise ValueError(f"workers must be an int from 1 to {MAX_THREADS}, not {self.workers!r}")
         for name, precision in self.op_precision.items():
             if precision not in OP_PRECISIONS:
                 raise ValueError(f"op_precision of {name!r} must be one of {OP_PRECISIONS}, not {precision!r}")

@@ -14,6 +14,7 @@ import pytest
 from engines.support import ALL, ILLEGAL, PASS, Trials
 
 from litehouse.engines.base import Names
+from litehouse.engines.choice import Choice
 from litehouse.engines.safety import Verdict, verdict, verdicts
 from litehouse.engines.trials import children, restored
 from litehouse.engines.trials.cases import float_cases, int8_cases
@@ -322,6 +323,6 @@ def test_answers_of_a_saved_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     monkeypatch.setattr(restored, "run_children", run_children)
     names = Names("m", ["x"], ["y"])
-    found = restored.outputs_of(tmp_path, "onnxruntime", names, Options(), "fp32", [np.ones(3)])
+    found = restored.outputs_of(tmp_path, Choice("onnxruntime", "fp32", ""), names, Options(), [np.ones(3)])
     assert (found is not None) == (answer == "numbers")
     assert list(tmp_path.iterdir()) == []

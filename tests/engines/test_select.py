@@ -50,7 +50,9 @@ class FakeEngine(OnnxRuntimeEngine):
     def lower_precisions(self) -> tuple[str, ...]:
         return self.lower
 
-    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False):
+    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False, parts=1):
+        if parts > 1:
+            raise litehouse.EngineError("not in parts")
         assert is_plain or precision == "fp32"  # the passes are for 32 bits
         self.compiled.append("fp32 plain" if is_plain and precision == "fp32" else precision)
         program = OnnxRuntimeEngine().compile(model, options, shapes)

@@ -88,6 +88,7 @@ class Engine(Protocol):
         precision: str = "fp32",
         *,
         is_plain: bool = False,
+        parts: int = 1,
     ) -> Program:
         """Compile a model.
 
@@ -97,9 +98,10 @@ class Engine(Protocol):
             shapes: What replaces the shapes of its inputs.
             precision: What to compute in.
             is_plain: Leave out the passes that make most graphs faster.
+            parts: Compile it for one of so many equal parts of its batch.
 
         Raises:
-            EngineError: The engine cannot run the model.
+            EngineError: The engine cannot run the model, or its batch cannot be split.
         """
         ...
 

@@ -11,6 +11,7 @@ from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
 from litehouse.engines import safety
 from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
+from litehouse.engines.parts import restore
 from litehouse.engines.progress import Progress, shown
 from litehouse.engines.samples import agree, find_samples
 from litehouse.engines.select import ENGINES, Selected, select
@@ -94,7 +95,7 @@ def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
     if safety.refusal(engine.name, {*facts["needs"], choice.precision}, cache=options.cache) is not None:
         return None
     names = Names(model.path, facts["fed"], facts["given"])
-    return Selected(engine, engine.restore(entry.folder, names, options, choice.precision), choice, 0.0)
+    return Selected(engine, restore(engine, entry.folder, names, options, choice.precision, choice.parts), choice, 0.0)
 
 
 def _can_keep(cache: Cache, key: str, model: Model) -> bool:
@@ -129,10 +130,10 @@ def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selecte
 
     def write(folder: Path) -> None:
         built.program.save(folder)
-        found = outputs_of(folder, engine.name, names, options, choice.precision, samples)
+        found = outputs_of(folder, choice, names, options, samples)
         if found is None or not agree(built.program.bind().run(samples), found):
             raise _DiffersError
-        restored.append(engine.restore(folder, names, options, choice.precision))
+        restored.append(restore(engine, folder, names, options, choice.precision, choice.parts))
 
     try:
         entry = cache.store(key, facts, write)

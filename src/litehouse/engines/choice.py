@@ -17,6 +17,7 @@ class Figure:
         milliseconds: One run, the median over the rounds.
         lead: How many times as fast as the first candidate it is.
         rounds: Count of rounds.
+        parts: In how many parts it runs the batch.
     """
 
     engine: str
@@ -25,6 +26,7 @@ class Figure:
     milliseconds: float
     lead: float
     rounds: int
+    parts: int = 1
 
 
 class Choice(str):
@@ -33,21 +35,31 @@ class Choice(str):
     Attributes:
         precision: What it computes in.
         is_plain: Whether it has the graph as the file has it, without the passes that make most graphs faster.
+        parts: In how many parts it runs the batch.
         reason: Why, in a sentence.
         figures: What the race measured; empty where there was none.
     """
 
     precision: str
     is_plain: bool
+    parts: int
     reason: str
     figures: tuple[Figure, ...]
 
     def __new__(
-        cls, engine: str, precision: str, reason: str, figures: tuple[Figure, ...] = (), *, is_plain: bool = False
+        cls,
+        engine: str,
+        precision: str,
+        reason: str,
+        figures: tuple[Figure, ...] = (),
+        *,
+        is_plain: bool = False,
+        parts: int = 1,
     ) -> Self:
         """Make the choice of an engine."""
         self = super().__new__(cls, engine)
-        self.precision, self.is_plain, self.reason, self.figures = precision, is_plain, reason, figures
+        self.precision, self.is_plain, self.parts = precision, is_plain, parts
+        self.reason, self.figures = reason, figures
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -60,6 +72,7 @@ class Choice(str):
             "engine": str(self),
             "precision": self.precision,
             "is_plain": self.is_plain,
+            "parts": self.parts,
             "reason": self.reason,
             "figures": [asdict(figure) for figure in self.figures],
         }
@@ -68,4 +81,5 @@ class Choice(str):
     def of(cls, facts: dict[str, Any]) -> Self:
         """The choice of which `facts` gave this data."""
         figures = tuple(Figure(**figure) for figure in facts["figures"])
-        return cls(facts["engine"], facts["precision"], facts["reason"], figures, is_plain=facts["is_plain"])
+        how = {name: facts[name] for name in ("is_plain", "parts")}
+        return cls(facts["engine"], facts["precision"], facts["reason"], figures, **how)

@@ -66,13 +66,14 @@ class OnnxRuntimeEngine:
         precision: str = "fp32",  # noqa: ARG002  (it has no other)
         *,
         is_plain: bool = False,
+        parts: int = 1,
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import make_shell
 
         # The passes are for its CPU kernels.
         faster = self.name if options.device_kind == "cpu" and not is_plain else ""
-        source = _Source(make_shell(model, faster, shapes, options.op_precision), _has_known_condition(model))
+        source = _Source(make_shell(model, faster, shapes, options.op_precision, parts), _has_known_condition(model))
         names = Names.of(model)
         return OnnxRuntimeProgram(source.open(options, names), names, options, source)
 

@@ -58,6 +58,7 @@ class OpenVinoEngine:
         precision: str = "fp32",
         *,
         is_plain: bool = False,
+        parts: int = 1,
     ) -> OpenVinoProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         import openvino
@@ -69,7 +70,7 @@ class OpenVinoEngine:
                 f"{model.path}: ifs and loops are nested more than {MAX_NESTING} deep, and the time that OpenVINO "
                 "takes to build them doubles with each level; use engine='onnxruntime'"
             )
-        shell = make_shell(model, "" if is_plain else self.name, shapes, options.op_precision)
+        shell = make_shell(model, "" if is_plain else self.name, shapes, options.op_precision, parts)
         # The constants refer to this memory. OpenVINO takes writable arrays alone, although it only reads them.
         arrays = {name: np.require(array, requirements="W") for name, array in shell.weights.items()}
         names = Names.of(model)
@@ -194,14 +195,14 @@ def _fit(array: np.ndarray) -> np.ndarray:
 
 
 def _settings(options: Options, precision: str) -> dict[str, Any]:
-    return settings(options.threads or thread_budget(), precision)
+    return settings(options.threads or thread_budget(), precision, options.workers)
 
 
-def settings(threads: int, precision: str) -> dict[str, Any]:
+def settings(threads: int, precision: str, workers: int = 1) -> dict[str, Any]:
     """What OpenVINO is told whenever it compiles: in trials the same as for models."""
     return {
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": threads,
+        **({"NUM_STREAMS": workers} if workers > 1 else {"PERFORMANCE_HINT": "LATENCY"}),
+        "INFERENCE_NUM_THREADS": threads * workers,
         "INFERENCE_PRECISION_HINT": HINTS[precision],
         # Where the weights are of 8 bits or less, it would round the floats to 8 bits too, in groups of this size.
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,

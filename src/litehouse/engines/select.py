@@ -15,6 +15,7 @@ from litehouse.engines.base import Engine, Program
 from litehouse.engines.choice import Choice, Figure
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
+from litehouse.engines.parts import compile_parts, counts
 from litehouse.engines.progress import SILENT, Progress
 from litehouse.engines.race import brief, lead, race
 from litehouse.engines.samples import agree, find_samples
@@ -29,6 +30,7 @@ ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngi
 RACE_SECONDS = {"fast": 1.5, "full": 6.0}
 MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
+MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more than they gain
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
@@ -36,16 +38,18 @@ RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine, what it is to compute in, and whether it gets the graph as the file has it."""
+    """An engine, what it is to compute in, whether it gets the graph as the file has it, and the batch in parts."""
 
     engine: Engine
     precision: str
     is_plain: bool = False
+    parts: int = 1
 
     def __str__(self) -> str:
         """Its name, with what is not usual."""
         text = self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
-        return f"{text} with the plain graph" if self.is_plain and self.precision == "fp32" else text
+        text += " with the plain graph" if self.is_plain and self.precision == "fp32" else ""
+        return text if self.parts == 1 else f"{text} on {self.parts} parts of the batch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     if known is not None:
         for candidate in candidates(replace(options, engine=str(known)), needs, refused, progress):
             if (candidate.engine.name, candidate.precision) == (known, known.precision):
-                winner = replace(candidate, is_plain=known.is_plain)
+                winner = replace(candidate, is_plain=known.is_plain, parts=known.parts)
                 with contextlib.suppress(EngineError):  # then the others have their chance
                     return _compiled(winner, model, options, progress).selected(known.reason, known.figures)
     found = candidates(options, needs, refused, progress)
@@ -149,16 +153,20 @@ class _Compiled:
     seconds: float
 
     def selected(self, reason: str, figures: tuple[Figure, ...] = ()) -> Selected:
-        engine, is_plain = self.candidate.engine, self.candidate.is_plain
-        choice = Choice(engine.name, self.candidate.precision, reason, figures, is_plain=is_plain)
-        return Selected(engine, self.program, choice, self.seconds)
+        chosen = self.candidate
+        names = chosen.engine.name, chosen.precision
+        choice = Choice(*names, reason, figures, is_plain=chosen.is_plain, parts=chosen.parts)
+        return Selected(chosen.engine, self.program, choice, self.seconds)
 
 
 def _compiled(candidate: Candidate, model: Model, options: Options, progress: Progress) -> _Compiled:
     progress.step(f"compiling for {candidate}", is_long=model.weights.nbytes > LARGE_BYTES)
     start = time.perf_counter()
-    engine = candidate.engine
-    program = engine.compile(model, options, precision=candidate.precision, is_plain=candidate.is_plain)
+    engine, precision, is_plain = candidate.engine, candidate.precision, candidate.is_plain
+    if candidate.parts == 1:
+        program = engine.compile(model, options, precision=precision, is_plain=is_plain)
+    else:
+        program = compile_parts(engine, model, options, precision, candidate.parts, is_plain=is_plain)
     return _Compiled(candidate, program, time.perf_counter() - start)
 
 
@@ -181,10 +189,13 @@ def _challenge(
         with contextlib.suppress(EngineError):  # then it takes no part
             rival = _compiled(candidate, model, options, progress)
             built += [rival, *_plain(rival, model, options, progress)]
-    if len(built) == 1:
+    heat = _raced(options, built, samples, progress)
+    parts = _in_parts(heat, model, options, progress)
+    if parts:
+        heat = _raced(options, [heat.winner, *parts], samples, progress, before=heat)
+    if len(built) + len(parts) == 1:
         return first.selected("no other engine can run it" if _is_room(model) else "no memory is left to try others")
-    progress.step("timing the engines", is_long=True)
-    return _winner(options, built, samples, progress)
+    return heat.winner.selected(heat.reason, heat.figures)
 
 
 def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
@@ -213,7 +224,33 @@ def _known(model: Model, options: Options) -> str | None:
     return None
 
 
-def _winner(options: Options, built: list[_Compiled], samples: list[np.ndarray], progress: Progress) -> Selected:
+def _in_parts(heat: _Heat, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
+    """The winner with the batch in parts, where that can be done and a run is long enough to gain."""
+    found: list[_Compiled] = []
+    if heat.milliseconds < MIN_PARTED:
+        return found
+    for count in counts(model, options):
+        with contextlib.suppress(EngineError):  # it cannot be told that the images do not depend on each other
+            if _is_room(model):
+                found.append(_compiled(replace(heat.winner.candidate, parts=count), model, options, progress))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Heat:
+    """What a race has found."""
+
+    winner: _Compiled
+    milliseconds: float
+    figures: tuple[Figure, ...]
+    reason: str
+
+
+def _raced(
+    options: Options, built: list[_Compiled], samples: list[np.ndarray], progress: Progress, before: _Heat | None = None
+) -> _Heat:
+    """Race those that compute the same; `before` is the race that the first of them has won."""
+    progress.step("timing the engines", is_long=True)
     # What the passes made of the graph is held against the graph of the file, too, on the most trusted engine.
     own = [each for each in built if each.candidate.engine is built[0].candidate.engine]
     trusted = next((each for each in own if not each.program.is_rewritten), built[0])
@@ -225,7 +262,10 @@ def _winner(options: Options, built: list[_Compiled], samples: list[np.ndarray],
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     if figures[best].lead < MIN_LEAD:
         best = 0
-    return fit[best].selected(_explain(fit, figures, best, unfit), figures)
+    reason = _explain(fit, figures, best, unfit)
+    if before is not None:
+        reason, figures = f"{before.reason}; then {reason}", (*before.figures, *figures[1:])
+    return _Heat(fit[best], figures[best].milliseconds, figures, reason)
 
 
 def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndarray]) -> bool:
@@ -238,7 +278,7 @@ def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndar
 def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) -> Figure:
     milliseconds = statistics.median(own) * 1e3
     name, precision, is_plain = candidate.engine.name, candidate.precision, candidate.is_plain
-    return Figure(name, precision, is_plain, milliseconds, lead(own, first), len(own))
+    return Figure(name, precision, is_plain, milliseconds, lead(own, first), len(own), candidate.parts)
 
 
 def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:

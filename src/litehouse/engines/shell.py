@@ -16,6 +16,7 @@ from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.passes import speed_up
 from litehouse.passes.set_precision import SetPrecisionPass
+from litehouse.passes.split_batch import SplitBatchPass
 
 INLINE_BYTES = 1024  # smaller ones stay in the graph, where shape inference and folding want them
 BY_MEMORY = {
@@ -66,6 +67,7 @@ def make_shell(
     engine: str = "",
     shapes: Sequence[Sequence[int]] | None = None,
     op_precision: Mapping[str, str] | None = None,
+    parts: int = 1,
 ) -> Shell:
     """Serialise a model without its large weights.
 
@@ -74,10 +76,11 @@ def make_shell(
         engine: The engine to make the graph faster for; none for the graph as it is.
         shapes: What replaces the shapes of its inputs.
         op_precision: What single ops compute in, as in `Options`.
+        parts: Make it for one of so many equal parts of its batch.
     """
     halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
     try:
-        whole, is_rewritten = _prepared(model, engine, shapes, halved)
+        whole, is_rewritten = _prepared(model, engine, shapes, halved, parts)
         proto, weights = _take_apart(whole, {state.name for state in model.states})
     except Exception as error:
         raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
@@ -89,12 +92,12 @@ def make_shell(
 
 
 def _prepared(
-    model: Model, engine: str, shapes: Sequence[Sequence[int]] | None, halved: set[str]
+    model: Model, engine: str, shapes: Sequence[Sequence[int]] | None, halved: set[str], parts: int
 ) -> tuple[ir.Model, bool]:
     """The graph as the engine is to get it, a copy where anything changes; and whether it was made faster."""
     whole = model.graph
     is_small = len(whole.graph) <= MAX_COPIED_NODES
-    if not halved and not (engine and is_small):
+    if not halved and parts == 1 and not (engine and is_small):
         return whole, False
     with _serializing:
         copy = whole.clone()
@@ -102,6 +105,8 @@ def _prepared(
         _halve(copy, halved, model.path)
     if shapes is not None:
         _replace_shapes(copy.graph, shapes)
+    if parts > 1:
+        SplitBatchPass(parts)(copy)
     return copy, bool(engine and is_small and speed_up(copy, engine))
 
 

@@ -13,22 +13,24 @@ from pathlib import Path
 import numpy as np
 
 from litehouse.engines.base import Names
+from litehouse.engines.choice import Choice
+from litehouse.engines.parts import restore
 from litehouse.engines.trials.children import end, restrict, run_children
 from litehouse.options import Options
 
 ASKED, ANSWERED, WHAT = "asked.npz", "answered.npz", "asked.json"
-SETTINGS = ("device", "threads", "inter_op", "affinity")  # of the options, what an engine looks at
+SETTINGS = ("device", "threads", "inter_op", "workers", "affinity")  # of the options, what an engine looks at
 
 
 def outputs_of(
-    folder: Path, engine: str, names: Names, options: Options, precision: str, samples: Sequence[np.ndarray]
+    folder: Path, choice: Choice, names: Names, options: Options, samples: Sequence[np.ndarray]
 ) -> list[np.ndarray] | None:
     """What a saved model gives for these inputs; None where it kills its process, fails, or takes too long.
 
     None also where that is text, which only pickles could carry.
     """
     settings = {name: getattr(options, name) for name in SETTINGS}
-    (folder / WHAT).write_text(json.dumps([engine, asdict(names), settings, precision]))
+    (folder / WHAT).write_text(json.dumps([choice.facts(), asdict(names), settings]))
     np.savez(folder / ASKED, *samples)
     try:
         (outcome,) = run_children([(("-m", __name__, str(folder)), os.environ)])
@@ -48,13 +50,14 @@ def main(folder: Path) -> None:
     from litehouse.engines.select import ENGINES
 
     restrict()
-    engine, named, settings, precision = json.loads((folder / WHAT).read_text())
+    facts, named, settings = json.loads((folder / WHAT).read_text())
+    choice = Choice.of(facts)
     affinity = settings.pop("affinity")
     options = Options(**settings, affinity=affinity if isinstance(affinity, str) else tuple(affinity))
     names = Names(**{field.name: named[field.name] for field in fields(Names)})
     with np.load(folder / ASKED) as asked:
         samples = list(asked.values())
-    program = ENGINES[engine].restore(folder, names, options, precision)
+    program = restore(ENGINES[choice], folder, names, options, choice.precision, choice.parts)
     np.savez(folder / ANSWERED, *program.bind().run(samples))
     end("passed")
 
