@@ -64,6 +64,21 @@ SPLIT = {
     "a token for all": ("e = Expand token wide; y = Concat e x axis=1", [8, 4, 5], [8, 5, 5]),
     "a table": ("n = Cast x to=7; g = Gather table n axis=0; y = ReduceMean g middle keepdims=0", [8, 4], [8, 5]),
     "numbers for every image": ("y = Mul x same", [8, 4], [8, 4]),
+    "queries, keys and values": (
+        "h = MatMul x m3; r = Reshape h five; t = Transpose r perm=(2,0,3,1,4); a b2 c = Split t axis=0 num_outputs=3;"
+        "q = Squeeze a zero; k2 = Gather b2 first axis=0; v = Squeeze c zero; d = Transpose k2 perm=(0,1,3,2);"
+        "s = MatMul q d; w = Softmax s axis=-1; o = MatMul w v; z = Transpose o perm=(0,2,1,3); y = Reshape z back2",
+        [8, 4, 5],
+        [8, 4, 6],
+    ),
+    "axes in front": ("u = Unsqueeze x zero; t = Add u ones3; y = Squeeze t zero", [8, 4], [8, 4]),
+    "rows behind columns": (
+        "t = Transpose x perm=(1,0); n = Softmax t axis=0; m4 = ReduceMax n zero keepdims=0; u = Unsqueeze m4 one;"
+        "y = Mul x u",
+        [8, 4],
+        [8, 4],
+    ),
+    "the best of each": ("b2 = ArgMax x axis=1 keepdims=0; c = Cast b2 to=1; y = Unsqueeze c one", [8, 4], [8, 1]),
     "parts of an image": ("a b2 = Split x halves axis=1; y = Concat b2 a axis=1", [8, 4], [8, 4]),
 }
 MORE = {
@@ -76,6 +91,11 @@ MORE = {
     "same": np.tile(np.array([[1, 2, 3, 4]], "f"), (8, 1)),
     "halves": np.array([1, 3]),
     "other": RANDOM.normal(size=(8, 4)).astype("f"),
+    "m3": RANDOM.normal(size=(5, 18)).astype("f"),
+    "five": np.array([8, 4, 3, 2, 3]),
+    "first": np.array(0),
+    "back2": np.array([8, 4, 6]),
+    "ones3": np.ones((2, 1, 1), "f")[:1],
     "four": RANDOM.normal(size=(4, 8)).astype("f"),
 }
 
@@ -99,7 +119,14 @@ MIXED = {
     "places in the batch": ("p i = MaxPool x kernel_shape=(2,2); y = Cast i to=1", [8, 1, 4, 4], [8, 1, 3, 3]),
     "a norm of the batch": ("y = LayerNormalization x scale axis=0", [8, 4], [8, 4]),
     "a sum that runs": ("y = CumSum x zero0", [8, 4], [8, 4]),
-    "rows of another shape": ("r = Reshape x five; y = MatMul r m2", [8, 5], [5, 3]),
+    "rows of another shape": ("r = Reshape x crossed; y = MatMul r m2", [8, 5], [5, 3]),
+    "a softmax over a moved batch": (
+        "t = Transpose x perm=(1,0); s = Softmax t axis=1; y = Transpose s perm=(1,0)",
+        [8, 4],
+        [8, 4],
+    ),
+    "a moved batch that is reshaped": ("t = Transpose x perm=(1,0); r = Reshape t rows; y = Relu r", [8, 4], [8, 4]),
+    "an output with a moved batch": ("y = Transpose x perm=(1,0)", [8, 8], [8, 8]),
     "one image for all": ("g = Gather x zero axis=0; y = Add x g", [8, 4], [8, 4]),
 }
 
@@ -110,7 +137,7 @@ def test_what_mixes_images_is_refused(case: str) -> None:
     weights = {
         "scale": np.ones((8, 4), "f"),
         "zero0": np.array(0),
-        "five": np.array([5, 8]),
+        "crossed": np.array([5, 8]),
         "m2": np.ones((8, 3), "f"),
     }
     data = graph(text, shape, result, **MORE, **weights)

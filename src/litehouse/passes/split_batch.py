@@ -22,8 +22,7 @@ IMAGES = frozenset(
         *("GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "LRN", "MaxPool", "SpaceToDepth"),
     )
 )
-# Along the axis that an attribute names, or all from there on.
-ALONG = {"LogSoftmax": -1, "Softmax": -1, "LayerNormalization": -1, "RMSNormalization": -1, "Hardmax": -1}
+NORMS = ("LayerNormalization", "RMSNormalization")  # over all axes from one on
 
 
 class CannotSplitError(Exception):
@@ -33,8 +32,8 @@ class CannotSplitError(Exception):
 class SplitBatchPass(ir.passes.InPlacePass):
     """Gives all inputs and results of a graph a part of the batch.
 
-    The first axis of every value that depends on an input must be the batch, or the batch times something: then a part
-    of the batch is a part of the value, in one piece. A graph that computes each part by itself gives the same numbers.
+    One axis of every value that depends on an input must be the batch, or the batch times something: then a part of the
+    batch is a part of the value. A graph that computes each part by itself gives the same numbers.
     """
 
     def __init__(self, parts: int) -> None:
@@ -65,20 +64,20 @@ class _Splitter:
         (self._batch,) = sizes
         if self._batch % parts:
             raise CannotSplitError(f"a batch of {self._batch} has no {parts} equal parts")
-        # What depends on the batch: it is the first axis, or that is a multiple of it.
-        self._split = set(graph.inputs)
+        # What depends on the batch, and which of its axes that is; its size may be a multiple of the batch.
+        self._axes = dict.fromkeys(graph.inputs, 0)
         self._changes: list[Callable[[], None]] = []
 
     def run(self) -> None:
         """Look at every node; if all of them are understood, make the changes."""
         for node in self._graph:
-            if any(value in self._split for value in node.inputs):
+            if any(value in self._axes for value in node.inputs):
                 self._follow(node)
             elif has_graphs(node):
                 raise CannotSplitError(f"{_called(node)} holds graphs")
         for value in self._graph.outputs:
-            if value not in self._split:
-                raise CannotSplitError(f"output {value.name!r} is the same for every batch")
+            if self._axes.get(value) != 0:
+                raise CannotSplitError(f"the batch is not the first axis of output {value.name!r}")
         for change in self._changes:
             change()
         for node in self._graph:
@@ -89,146 +88,195 @@ class _Splitter:
 
     def _follow(self, node: ir.Node) -> None:
         rule = None if node.domain or has_graphs(node) else RULES.get(node.op_type)
-        if rule is None or not rule(self, node):
+        axis = None if rule is None else rule(self, node)
+        if axis is None:
             raise CannotSplitError(f"{_called(node)} may mix the images of a batch")
         for value in node.outputs:
-            self._take(value)
+            shape = _shape(value)
+            if axis >= len(shape) or shape[axis] % self._batch:
+                raise CannotSplitError(f"{value.name!r} has no axis for the batch")
+            self._axes[value] = axis
 
-    def _take(self, value: ir.Value) -> None:
-        if _shape(value)[0] % self._batch:
-            raise CannotSplitError(f"{value.name!r} has no axis for the batch")
-        self._split.add(value)
+    def _first(self, node: ir.Node) -> int | None:
+        """The axis of the batch in the first operand; None where another one depends on it too, or that does not."""
+        others = any(value in self._axes for value in node.inputs[1:])
+        return None if others or node.inputs[0] is None else self._axes.get(node.inputs[0])
 
-    # Rules: whether a node, of which an input depends on the batch, keeps the images apart.
+    # Rules: which axis of the results of a node is the batch; None where images may be mixed.
 
-    def first_only(self, node: ir.Node) -> bool:
-        """The batch goes in first, and nothing else depends on it."""
-        return node.inputs[0] in self._split and not any(value in self._split for value in node.inputs[1:])
+    def alone(self, node: ir.Node) -> int | None:
+        """Every element by itself."""
+        return self._first(node)
 
-    def images(self, node: ir.Node) -> bool:
-        """Each image by itself."""
-        training = node.attributes.get("training_mode")
-        # The second result of MaxPool are places in the whole batch.
-        is_alone = len(node.outputs) == 1 and (training is None or not training.as_int())
-        return self.first_only(node) and len(_shape(node.inputs[0])) > 2 and is_alone
+    def images(self, node: ir.Node) -> int | None:
+        """Each image by itself. The second result of MaxPool are places in the whole batch."""
+        is_plain = len(node.outputs) == 1 and not _int(node, "training_mode", 0)
+        return 0 if is_plain and self._first(node) == 0 and len(_shape(node.inputs[0])) > 2 else None
 
-    def together(self, node: ir.Node) -> bool:
+    def together(self, node: ir.Node) -> int | None:
         """Elements at the same place; operands that do not depend on the batch are spread over it."""
         shape = _shape(node.outputs[0])
+        found = {axis + len(shape) - len(_shape(value)) for value, axis in self._taken(node)}
+        if len(found) != 1:
+            return None
+        (axis,) = found
         for place, value in enumerate(node.inputs):
-            if value is None:
+            own = () if value is None else _shape(value, scalar=True)
+            at = axis - (len(shape) - len(own))
+            if value is None or at < 0 or (value not in self._axes and own[at] == 1):
                 continue
-            own = _shape(value, scalar=True)
-            if value in self._split:
-                if len(own) != len(shape) or own[0] != shape[0]:
-                    return False
-            elif len(own) == len(shape) and own[0] != 1 and not self._cut(node, place, value):
-                return False
-        return True
+            if own[at] != shape[axis] or (value not in self._axes and not self._cut(node, place, value, at)):
+                return None
+        return axis
 
-    def along(self, node: ir.Node) -> bool:
-        """Numbers along other axes than the first."""
-        axis = _int(node, "axis", ALONG[node.op_type])
-        return self.first_only(node) and axis % len(_shape(node.inputs[0])) != 0
+    def along(self, node: ir.Node) -> int | None:
+        """Numbers along another axis, or along all from one behind the batch on."""
+        axis = self._first(node)
+        if axis is None:
+            return None
+        given = _int(node, "axis", -1) % len(_shape(node.inputs[0]))
+        return axis if (axis < given if node.op_type in NORMS else axis != given) else None
 
-    def axis_attribute(self, node: ir.Node) -> bool:
-        """Along one axis, which is not the first."""
-        return self.first_only(node) and _int(node, "axis", 0) % len(_shape(node.inputs[0])) != 0
+    def splits(self, node: ir.Node) -> int | None:
+        """Along another axis."""
+        axis = self._first(node)
+        return None if axis is None or _int(node, "axis", 0) % len(_shape(node.inputs[0])) == axis else axis
 
-    def joins(self, node: ir.Node) -> bool:
-        """Parts along another axis than the first; those that do not depend on the batch must be the same for all."""
-        if _int(node, "axis", 0) % len(_shape(node.outputs[0])) == 0:
-            return False
-        sizes = {_shape(value)[0] for value in node.inputs if value in self._split}
-        rest = [(place, value) for place, value in enumerate(node.inputs) if value not in self._split]
-        return len(sizes) == 1 and all(value is not None and self._cut(node, place, value) for place, value in rest)
+    def joins(self, node: ir.Node) -> int | None:
+        """Along another axis; what does not depend on the batch must be the same for all images."""
+        found = {(axis, _shape(value)[axis]) for value, axis in self._taken(node)}
+        if len(found) != 1:
+            return None
+        ((axis, _),) = found
+        if _int(node, "axis", 0) % len(_shape(node.outputs[0])) == axis:
+            return None
+        rest = [(place, value) for place, value in enumerate(node.inputs) if value not in self._axes]
+        is_whole = all(value is not None and self._cut(node, place, value, axis) for place, value in rest)
+        return axis if is_whole else None
 
-    def transposes(self, node: ir.Node) -> bool:
-        """The first axis stays the first."""
-        order = node.attributes.get("perm")
-        return order is not None and tuple(order.as_ints())[:1] == (0,)
+    def transposes(self, node: ir.Node) -> int | None:
+        """Axes in another order."""
+        axis, order = self._first(node), node.attributes.get("perm")
+        return None if axis is None or order is None else tuple(order.as_ints()).index(axis)
 
-    def reduces(self, node: ir.Node) -> bool:
-        """Along axes that are named, and are not the first."""
+    def reduces(self, node: ir.Node) -> int | None:
+        """Along other axes, which are named."""
         named = node.attributes.get("axes")
-        axes = list(named.as_ints()) if named is not None else ints_of(node, 1)
-        return self.first_only(node) and bool(axes) and all(axis % len(_shape(node.inputs[0])) for axis in axes or ())
+        return self._without(node, list(named.as_ints()) if named is not None else ints_of(node, 1))
 
-    def moves_axes(self, node: ir.Node) -> bool:
-        """Axes of size 1 come or go, but not before the first."""
-        axes = ints_of(node, 1)
-        longer = node.inputs[0] if node.op_type == "Squeeze" else node.outputs[0]
-        return axes is not None and all(axis % len(_shape(longer)) for axis in axes)
+    def finds(self, node: ir.Node) -> int | None:
+        """Along one other axis."""
+        return self._without(node, [_int(node, "axis", 0)])
 
-    def multiplies(self, node: ir.Node) -> bool:
+    def _without(self, node: ir.Node, axes: list[int] | None) -> int | None:
+        """Where the batch is when axes are left out, or have size 1."""
+        axis = self._first(node)
+        gone = {each % len(_shape(node.inputs[0])) for each in axes or ()}
+        if axis is None or not gone or axis in gone:
+            return None
+        return axis if node.op_type != "Squeeze" and _int(node, "keepdims", 1) else axis - sum(g < axis for g in gone)
+
+    def squeezes(self, node: ir.Node) -> int | None:
+        """Axes of size 1 go."""
+        return self._without(node, ints_of(node, 1))
+
+    def unsqueezes(self, node: ir.Node) -> int | None:
+        """Axes of size 1 come."""
+        axis, axes = self._first(node), ints_of(node, 1)
+        if axis is None or axes is None:
+            return None
+        rank = len(_shape(node.outputs[0]))
+        return [each for each in range(rank) if each not in {new % rank for new in axes}][axis]
+
+    def multiplies(self, node: ir.Node) -> int | None:
         """Rows by themselves, or matrices image by image."""
-        left, right = node.inputs[:2]
-        sizes = len(_shape(left)), len(_shape(right))
-        if left in self._split and right in self._split:
-            return sizes[0] == sizes[1] > 2 and _shape(left)[0] == _shape(right)[0]
-        if left in self._split:
-            return sizes[0] > 1 and sizes[1] <= 2
-        return sizes[1] > 2 and sizes[0] <= 2
+        left, right = node.inputs[0], node.inputs[1]
+        assert left is not None
+        assert right is not None
+        taken = dict(self._taken(node))
+        ranks = len(_shape(left)), len(_shape(right))
+        if len(taken) == 2 or left is right:
+            same = ranks[0] == ranks[1] and len(set(taken.values())) == 1
+            same = same and len({_shape(value)[axis] for value, axis in taken.items()}) == 1
+            return taken[left] if same and taken[left] < ranks[0] - 2 else None
+        if left in taken:
+            return taken[left] if ranks[1] <= 2 and taken[left] < ranks[0] - 1 else None
+        return taken[right] if ranks[0] <= 2 and taken[right] < ranks[1] - 2 else None
 
-    def gemm(self, node: ir.Node) -> bool:
+    def gemm(self, node: ir.Node) -> int | None:
         """Rows by themselves."""
         bias = node.inputs[2] if len(node.inputs) > 2 else None
-        spread = bias is None or len(_shape(bias, scalar=True)) < 2 or _shape(bias)[0] == 1
-        return self.first_only(node) and not _int(node, "transA", 0) and spread
+        is_spread = bias is None or len(_shape(bias, scalar=True)) < 2 or _shape(bias)[0] == 1
+        return 0 if self._first(node) == 0 and not _int(node, "transA", 0) and is_spread else None
 
-    def reshapes(self, node: ir.Node) -> bool:
+    def reshapes(self, node: ir.Node) -> int | None:
         """A part of the batch is one piece before and behind it."""
         wanted = ints_of(node, 1)
-        if not wanted or not self.first_only(node) or (0 in wanted and _int(node, "allowzero", 0)):
-            return False
+        if not wanted or self._first(node) != 0 or (0 in wanted and _int(node, "allowzero", 0)):
+            return None
         if wanted[0] > 0:
-            self._state(node, 1, [wanted[0] // self._parts, *wanted[1:]])
-        # Behind it, -1 stands for a size that is not that of the batch, unless it is the first.
-        return _shape(node.outputs[0])[0] % self._batch == 0
+            self._state(node, [wanted[0] // self._parts, *wanted[1:]])
+        return 0
 
-    def expands(self, node: ir.Node) -> bool:
+    def expands(self, node: ir.Node) -> int | None:
         """The batch is spread along other axes."""
-        wanted, before = ints_of(node, 1), _shape(node.inputs[0])
-        if wanted is None or not self.first_only(node) or len(wanted) > len(before):
-            return False
-        if len(wanted) == len(before) and wanted[0] != 1:
-            self._state(node, 1, [wanted[0] // self._parts, *wanted[1:]])
-        return True
+        axis, wanted = self._first(node), ints_of(node, 1)
+        if axis is None or wanted is None or len(wanted) > len(_shape(node.inputs[0])):
+            return None
+        at = axis - (len(_shape(node.inputs[0])) - len(wanted))
+        if at >= 0 and wanted[at] != 1:
+            self._state(node, [*wanted[:at], wanted[at] // self._parts, *wanted[at + 1 :]])
+        return axis
 
-    def slices(self, node: ir.Node) -> bool:
-        """Along axes that are named, and are not the first."""
-        axes = ints_of(node, 3)
-        return self.first_only(node) and axes is not None and all(axis % len(_shape(node.inputs[0])) for axis in axes)
+    def slices(self, node: ir.Node) -> int | None:
+        """Along other axes, which are named."""
+        axis, axes = self._first(node), ints_of(node, 3)
+        rank = len(_shape(node.inputs[0]))
+        return None if axes is None or axis in {each % rank for each in axes} else axis
 
-    def pads(self, node: ir.Node) -> bool:
-        """Not at the first axis."""
-        amounts, rank = ints_of(node, 1), len(_shape(node.inputs[0]))
-        named = len(node.inputs) > 3 and node.inputs[3] is not None
-        return self.first_only(node) and amounts is not None and not named and amounts[0] == amounts[rank] == 0
+    def pads(self, node: ir.Node) -> int | None:
+        """Along other axes."""
+        axis, amounts, rank = self._first(node), ints_of(node, 1), len(_shape(node.inputs[0]))
+        if axis is None or amounts is None or (len(node.inputs) > 3 and node.inputs[3] is not None):
+            return None
+        return axis if amounts[axis] == amounts[axis + rank] == 0 else None
 
-    def gathers(self, node: ir.Node) -> bool:
+    def gathers(self, node: ir.Node) -> int | None:
         """Rows of a table, or the same places of every image."""
-        data, places = node.inputs[:2]
-        axis = _int(node, "axis", 0) % len(_shape(data))
-        if places in self._split:
-            return data not in self._split and axis == 0
-        return axis != 0
+        data, places = node.inputs[0], node.inputs[1]
+        assert data is not None
+        assert places is not None
+        taken = dict(self._taken(node))
+        given = _int(node, "axis", 0) % len(_shape(data))
+        if len(taken) != 1:
+            return None
+        if places in taken:
+            return given + taken[places]
+        axis = taken[data]
+        more = len(_shape(places, scalar=True)) - 1
+        return None if axis == given else axis + (more if given < axis else 0)
 
-    def resizes(self, node: ir.Node) -> bool:
+    def resizes(self, node: ir.Node) -> int | None:
         """By scales, of which the first is 1."""
         scales = node.inputs[2] if len(node.inputs) == 3 else None
         known = None if scales is None or scales.is_graph_input() else scales.const_value
-        has_axes = "axes" in node.attributes
-        return self.first_only(node) and known is not None and not has_axes and float(known.numpy()[0]) == 1.0
+        if known is None or "axes" in node.attributes or self._first(node) != 0:
+            return None
+        return 0 if float(known.numpy()[0]) == 1.0 else None
 
-    def flattens(self, node: ir.Node) -> bool:
+    def flattens(self, node: ir.Node) -> int | None:
         """The first axis stays whole."""
-        return _int(node, "axis", 1) % len(_shape(node.inputs[0])) > 0
+        is_whole = _int(node, "axis", 1) % len(_shape(node.inputs[0])) > 0
+        return 0 if is_whole and self._first(node) == 0 else None
 
-    def _cut(self, node: ir.Node, place: int, value: ir.Value) -> bool:
+    def _taken(self, node: ir.Node) -> list[tuple[ir.Value, int]]:
+        """The operands that depend on the batch, and which axis that is."""
+        return [(value, self._axes[value]) for value in node.inputs if value is not None and value in self._axes]
+
+    def _cut(self, node: ir.Node, place: int, value: ir.Value, axis: int) -> bool:
         """Whether a value that does not depend on the batch is the same for all images; then a part of it is taken."""
-        size = _shape(value)[0]
-        if size % self._batch or not _is_repeated(value, self._batch):
+        size = _shape(value)[axis]
+        if axis or size % self._batch or not _is_repeated(value, self._batch):
             return False
 
         def change() -> None:
@@ -239,11 +287,9 @@ class _Splitter:
         self._changes.append(change)
         return True
 
-    def _state(self, node: ir.Node, place: int, numbers: Sequence[int]) -> None:
-        def change() -> None:
-            node.replace_input_with(place, Sketch(self._graph, node).ints(*numbers))
-
-        self._changes.append(change)
+    def _state(self, node: ir.Node, shape: Sequence[int]) -> None:
+        """Let a node state another shape."""
+        self._changes.append(lambda: node.replace_input_with(1, Sketch(self._graph, node).ints(*shape)))
 
 
 def _shape(value: ir.Value | None, *, scalar: bool = False) -> tuple[int, ...]:
@@ -274,15 +320,14 @@ def _is_repeated(value: ir.Value, batch: int) -> bool:
     return bool((parts == parts[:1]).all())
 
 
-Rule = Callable[[_Splitter, ir.Node], bool]
+Rule = Callable[[_Splitter, ir.Node], int | None]
 RULES: dict[str, Rule] = {
     **dict.fromkeys(IMAGES, _Splitter.images),
-    **dict.fromkeys(ALONE, _Splitter.first_only),
+    **dict.fromkeys(ALONE, _Splitter.alone),
     **dict.fromkeys(TOGETHER | TOGETHER_TOO, _Splitter.together),
-    **dict.fromkeys(ALONG, _Splitter.along),
-    **dict.fromkeys(("ArgMax", "ArgMin", "Split"), _Splitter.axis_attribute),
+    **dict.fromkeys(("Hardmax", "LogSoftmax", "Softmax", *NORMS), _Splitter.along),
     **dict.fromkeys(REDUCTIONS, _Splitter.reduces),
-    **dict.fromkeys(("Squeeze", "Unsqueeze"), _Splitter.moves_axes),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _Splitter.finds),
     "Concat": _Splitter.joins,
     "Expand": _Splitter.expands,
     "Flatten": _Splitter.flattens,
@@ -293,5 +338,8 @@ RULES: dict[str, Rule] = {
     "Reshape": _Splitter.reshapes,
     "Resize": _Splitter.resizes,
     "Slice": _Splitter.slices,
+    "Split": _Splitter.splits,
+    "Squeeze": _Splitter.squeezes,
     "Transpose": _Splitter.transposes,
+    "Unsqueeze": _Splitter.unsqueezes,
 }
