@@ -11,6 +11,14 @@ import litehouse
 from onnx_models import mlp, model, node
 
 
+def test_the_variable_that_sets_the_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_TUNE", "full")
+    assert litehouse.Options().tune == "full"
+    monkeypatch.setenv("LITEHOUSE_TUNE", "quick")
+    with pytest.raises(ValueError, match="LITEHOUSE_TUNE must be one of"):
+        litehouse.Options()
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -20,6 +28,7 @@ from onnx_models import mlp, model, node
         ({"threads": -1}, "threads must be"),
         ({"threads": 1.5}, "threads must be"),
         ({"inter_op": -1}, "inter_op must be"),
+        ({"workers": 0}, "workers must be"),
         ({"precision": "int8"}, "precision must be one of"),
         ({"tune": "slow"}, "tune must be one of"),
         ({"cache": "somewhere"}, "cache must be a pathlib.Path"),

@@ -19,7 +19,10 @@ TUNE_VARIABLE = "LITEHOUSE_TUNE"
 
 def _usual_tuning() -> str:
     """What the environment asks for, for programs that cannot say it themselves."""
-    return os.environ.get(TUNE_VARIABLE) or "fast"
+    tuning = os.environ.get(TUNE_VARIABLE) or "fast"
+    if tuning not in TUNINGS:
+        raise ValueError(f"the environment variable {TUNE_VARIABLE} must be one of {TUNINGS}, not {tuning!r}")
+    return tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
