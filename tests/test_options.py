@@ -152,3 +152,10 @@ def test_precision_is_fp32_unless_lower_is_allowed(engine: str) -> None:
 def test_a_device_that_is_missing(device: str, missing: str) -> None:
     with pytest.raises(litehouse.EngineError, match=missing):
         litehouse.load(mlp(), device=device)
+
+
+@pytest.mark.openvino
+def test_workers_are_streams_of_openvino() -> None:
+    for workers, streams in ((1, 1), (2, 2)):
+        session = litehouse.load(mlp(), engine="openvino", threads=1, workers=workers)
+        assert session._program.compiled.get_property("NUM_STREAMS") == streams
