@@ -1,6 +1,7 @@
 """What is kept between processes: translations and compiled programs, and when they are not used."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from litehouse import cache as cache_module
 from litehouse import identity
 from litehouse.cache import Cache
 from litehouse.engines import build as build_module
+from litehouse.engines import safety, select
 from litehouse.engines.trials import restored
 from litehouse.kept import KeptModel
 from onnx_models import mlp, mlp_result
@@ -258,3 +260,18 @@ def test_processes_share_it_and_the_second_needs_no_graph(
     assert outputs[-1][1:] == ["False", "False"]
     assert _entries(tmp_path / "cache") == ["program", "translation"]
     assert not list((tmp_path / "cache").rglob(f"{cache_module.FACTS}.*"))
+
+
+def test_what_a_rehearsal_chose_is_not_for_other_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "TINY_SECONDS", 0.0)
+    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))])
+    monkeypatch.setattr(safety, "refusal", lambda engine, *_, **__: "no" if os.environ.get(safety.REHEARSAL) else None)
+    monkeypatch.setattr(
+        select, "_refusal", lambda engine, *_: safety.refusal(engine) if engine.name != "onnxruntime" else None
+    )
+    monkeypatch.setenv(safety.REHEARSAL, "openvino")
+    first = litehouse.load(mlp(), threads=1, tune="fast", cache=folder)
+    assert [figure.engine for figure in first.engine.figures if figure.engine != "onnxruntime"] == []
+    monkeypatch.delenv(safety.REHEARSAL)
+    second = litehouse.load(mlp(), threads=1, tune="fast", cache=folder)
+    assert "openvino" in [figure.engine for figure in second.engine.figures]

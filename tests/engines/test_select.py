@@ -94,7 +94,7 @@ def test_a_lead_below_the_margin_changes_nothing(
     monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.98] * 5])
     session = _load()
     assert session.engine == "onnxruntime"
-    assert "less than 3% apart" in session.engine.reason
+    assert "onnxruntime stays, with less than 3% between them" in session.engine.reason
     monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.97] * 5])
     assert _load().engine == "openvino"
 

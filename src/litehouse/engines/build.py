@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -74,7 +75,8 @@ def _key(identity: str, model: Model, options: Options) -> str:
     settled = replace(options, threads=options.threads or thread_budget(), cache=False)
     versions = [safety.engine_version(name) for name in ENGINES]
     shapes = [info.shape for info in model.inputs]
-    parts = (identity, own_identity(), versions, cpu_fingerprint(), settled, shapes)
+    rehearsed = os.environ.get(safety.REHEARSAL, "")  # what is chosen then is not for other starts
+    parts = (identity, own_identity(), versions, cpu_fingerprint(), rehearsed, settled, shapes)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

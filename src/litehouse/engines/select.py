@@ -282,15 +282,21 @@ def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) 
 
 
 def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:
-    parts = [
-        f"{each.candidate} {figure.milliseconds:.3g} ms" + (f" ({figure.lead:.2f}x as fast)" if place else "")
-        for place, (each, figure) in enumerate(zip(fit, figures, strict=True))
+    """Why one was chosen. A ratio is not that of the medians alone, so only the first has its time beside it."""
+    texts = [f"{fit[0].candidate} {_milliseconds(figures[0])}"]
+    texts += [
+        f"{each.candidate} {figure.lead:.2f}x as fast" for each, figure in list(zip(fit, figures, strict=True))[1:]
     ]
-    text = ", ".join(parts)
+    text = ", ".join(texts)
     if len(figures) > 1:
-        text += f", median of {figures[0].rounds} rounds"
+        rounds = figures[0].rounds
+        text += f", in {rounds} round{'s' if rounds > 1 else ''}: {fit[best].candidate}"
         if best == 0 and max(figure.lead for figure in figures) > 1:
-            text += f"; less than {MIN_LEAD - 1:.0%} apart, so the first stays"
+            text += f" stays, with less than {MIN_LEAD - 1:.0%} between them"
     if unfit:
         text += f"; {' and '.join(unfit)} computed other numbers and took no part"
     return text
+
+
+def _milliseconds(figure: Figure) -> str:
+    return f"{figure.milliseconds:.3g} ms" if figure.milliseconds < 1000 else f"{figure.milliseconds:.0f} ms"
