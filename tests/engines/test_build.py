@@ -264,7 +264,9 @@ def test_processes_share_it_and_the_second_needs_no_graph(
 
 def test_what_a_rehearsal_chose_is_not_for_other_starts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(select, "TINY_SECONDS", 0.0)
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))])
+    monkeypatch.setattr(
+        select, "race", lambda runners, *_, **__: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))]
+    )
     monkeypatch.setattr(safety, "refusal", lambda engine, *_, **__: "no" if os.environ.get(safety.REHEARSAL) else None)
     monkeypatch.setattr(
         select, "_refusal", lambda engine, *_: safety.refusal(engine) if engine.name != "onnxruntime" else None

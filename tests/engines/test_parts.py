@@ -69,7 +69,9 @@ def test_parts_that_win_are_chosen_and_kept(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(select, "TINY_SECONDS", 0.0)
     monkeypatch.setattr(select, "MIN_PARTED", 0.0)
     # The last of each race wins.
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))])
+    monkeypatch.setattr(
+        select, "race", lambda runners, *_, **__: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))]
+    )
     for start in range(2):
         session = litehouse.load(mlp(8), threads=2, tune="fast", cache=tmp_path)
         assert session.engine.parts == 8
@@ -79,7 +81,7 @@ def test_parts_that_win_are_chosen_and_kept(tmp_path: Path, monkeypatch: pytest.
         session.resize([[3, 4]])
         assert_close(session.run([X[:3]])[0], mlp_result(X[:3]))
         if start == 0:
-            monkeypatch.setattr(select, "race", lambda *_: pytest.fail("it is kept"))
+            monkeypatch.setattr(select, "race", lambda *_, **__: pytest.fail("it is kept"))
 
 
 def test_images_that_know_of_each_other_are_not_parted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +89,9 @@ def test_images_that_know_of_each_other_are_not_parted(monkeypatch: pytest.Monke
     monkeypatch.setattr(select, "MIN_PARTED", 0.0)
     nodes = [node("ReduceMean", "x zero", "m"), node("Sub", "x m", "y")]
     data = model(nodes, {"x": [8, 4]}, {"y": [8, 4]}, {"zero": np.array([0])})
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))])
+    monkeypatch.setattr(
+        select, "race", lambda runners, *_, **__: [[1.0 - 0.1 * place] * 5 for place in range(len(runners))]
+    )
     session = litehouse.load(data, threads=2, tune="fast", cache=False)
     assert session.engine.parts == 1
     assert_close(session.run([X])[0], X - X.mean(axis=0, keepdims=True))

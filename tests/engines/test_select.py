@@ -91,11 +91,11 @@ def test_the_faster_one_wins_and_says_why(engines: dict[str, FakeEngine]) -> Non
 def test_a_lead_below_the_margin_changes_nothing(
     engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.98] * 5])
+    monkeypatch.setattr(select, "race", lambda runners, *_, **__: [[1.0] * 5, [0.98] * 5])
     session = _load()
     assert session.engine == "onnxruntime"
     assert "onnxruntime stays, with less than 3% between them" in session.engine.reason
-    monkeypatch.setattr(select, "race", lambda runners, *_: [[1.0] * 5, [0.97] * 5])
+    monkeypatch.setattr(select, "race", lambda runners, *_, **__: [[1.0] * 5, [0.97] * 5])
     assert _load().engine == "openvino"
 
 
@@ -306,6 +306,11 @@ def test_a_race_takes_turns_and_ends() -> None:
 def test_a_clear_race_ends_early() -> None:
     times = race([_Timed(0.010), _Timed(0.001)], [], 1000.0)
     assert len(times[0]) == race_module.MIN_ROUNDS
+
+
+def test_a_thorough_race_takes_its_time() -> None:
+    times = race([_Timed(0.010), _Timed(0.001)], [], 0.5, is_thorough=True)
+    assert len(times[0]) == len(times[1]) > race_module.MIN_ROUNDS
 
 
 def test_who_trails_in_every_round_gives_up_and_the_first_never_does() -> None:

@@ -22,7 +22,12 @@ LONGEST = 4.0  # times the wanted seconds: large models get their least count of
 
 
 def race(
-    runners: Sequence[Runner], inputs: Sequence[np.ndarray], seconds: float, progress: Progress = SILENT
+    runners: Sequence[Runner],
+    inputs: Sequence[np.ndarray],
+    seconds: float,
+    progress: Progress = SILENT,
+    *,
+    is_thorough: bool = False,
 ) -> list[list[float]]:
     """The seconds of a run of each, one figure per round; those that trail clearly give up early.
 
@@ -31,17 +36,19 @@ def race(
         inputs: What they all take.
         seconds: How long it may take, about.
         progress: Told the share that is done.
+        is_thorough: Let nobody give up, and take all of the time.
     """
     start = time.perf_counter()
     calls = [_calls(runner, inputs) for runner in runners]
     times: list[list[float]] = [[] for _ in runners]
     running = list(range(len(runners)))
-    while not _is_over(times, time.perf_counter() - start, seconds):
+    while not _is_over(times, time.perf_counter() - start, seconds, is_thorough=is_thorough):
         for place in running:
             if calls[place] > 1:
                 runners[place].run(inputs)  # the other's data fills the caches, and its threads still spin
             times[place].append(_time(runners[place], inputs, calls[place]))
-        running = [place for place in running if place == 0 or not _trails(times[place], times)]
+        if not is_thorough:
+            running = [place for place in running if place == 0 or not _trails(times[place], times)]
         progress.share(min(1.0, (time.perf_counter() - start) / seconds))
     return times
 
@@ -78,11 +85,11 @@ def _time(runner: Runner, inputs: Sequence[np.ndarray], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def _is_over(times: Sequence[Sequence[float]], taken: float, seconds: float) -> bool:
+def _is_over(times: Sequence[Sequence[float]], taken: float, seconds: float, *, is_thorough: bool) -> bool:
     rounds = len(times[0])
     if rounds < MIN_ROUNDS:
         return rounds > 0 and taken > seconds * LONGEST
-    return taken > seconds or sum(not _trails(own, times) for own in times) == 1
+    return taken > seconds or (not is_thorough and sum(not _trails(own, times) for own in times) == 1)
 
 
 def _trails(own: Sequence[float], times: Sequence[Sequence[float]]) -> bool:

@@ -257,7 +257,8 @@ def _raced(
     reference = trusted.program.bind().run(samples)
     fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
     unfit = [str(each.candidate) for each in built if each not in fit]
-    times = race([each.program.bind() for each in fit], samples, RACE_SECONDS[options.tune], progress)
+    runners, is_thorough = [each.program.bind() for each in fit], options.tune == "full"
+    times = race(runners, samples, RACE_SECONDS[options.tune], progress, is_thorough=is_thorough)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     if figures[best].lead < MIN_LEAD:
