@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import litehouse
 from litehouse import cache as cache_module
 from litehouse.cache import LAYOUT, Cache, checksum, default_folder, open_cache, trouble
+from onnx_models import mlp
 
 DATA = bytes(range(256)) * 5000  # more than one block of the sums
 
@@ -402,3 +404,24 @@ def test_a_limit_that_is_no_size_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", text)
     assert f"LITEHOUSE_CACHE_BYTES is {text!r}" in str(trouble(tmp_path))
     assert open_cache(tmp_path) is None
+
+
+@pytest.mark.parametrize("harm", ["a wrong bound", "a folder of others", "none"])
+def test_a_cache_that_is_not_used_is_told_once(
+    harm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    monkeypatch.setenv("LITEHOUSE_CACHE_DIR", str(folder))
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", "1.5G" if harm == "a wrong bound" else "1G")
+    folder.chmod(0o777 if harm == "a folder of others" else 0o700)
+    cache_module._warn.cache_clear()
+    for _ in range(2):
+        litehouse.load(mlp(), threads=1)
+    assert [record.message.startswith("no model is kept") for record in caplog.records] == [True] * (harm != "none")
+
+
+def test_a_folder_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("LITEHOUSE_CACHE_DIR", "~/kept")
+    assert default_folder() == Path("/home/somebody/kept")

@@ -6,8 +6,10 @@ All of it can be deleted at any time. Whatever is missing, damaged or of another
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -247,11 +249,24 @@ def open_cache(setting: bool | Path = True) -> Cache | None:
     return Cache(Path(folder), limit)
 
 
+def warn_of_trouble(setting: bool | Path) -> None:
+    """Say once why a cache that somebody asked for is not used: every start is a first one then."""
+    is_asked_for = isinstance(setting, Path) or bool(os.environ.get(FOLDER_VARIABLE)) or _limit() is None
+    folder = default_folder() if setting is True else setting
+    if is_asked_for and isinstance(folder, Path) and (reason := trouble(folder)) is not None:
+        _warn(reason)
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    logging.getLogger(__name__).warning("no model is kept for the next start: %s", reason)
+
+
 def default_folder() -> Path | None:
     """`$LITEHOUSE_CACHE_DIR`, else the user's cache folder; None where that variable is empty, or there is no home."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named is not None:
-        return Path(named) if named else None
+        return Path(named).expanduser() if named else None
     base = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(base):
         return Path(base) / "litehouse"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse import identity
-from litehouse.cache import BROKEN, KEEP_SECONDS, Cache, Entry, checksum, open_cache
+from litehouse.cache import BROKEN, KEEP_SECONDS, Cache, Entry, checksum, open_cache, warn_of_trouble
 from litehouse.errors import ModelFormatError
 from litehouse.identity import Files, Origin, own_identity
 from litehouse.model import Model, State, TensorInfo
@@ -131,6 +131,7 @@ def read(source: str | os.PathLike[str] | bytes, limits: Limits, setting: Path |
     """A model from the cache; else from its file, and kept if that took long."""
     cache, chosen = open_cache(setting), identity.find(source)
     if cache is None:
+        warn_of_trouble(setting)
         return _translated(chosen, limits)
     origin = Origin(chosen)
     found = find(cache, origin, limits, lambda: _translated(origin.file or chosen, limits))
