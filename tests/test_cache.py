@@ -421,7 +421,7 @@ def test_a_cache_that_is_not_used_is_told_once(
     assert [record.message.startswith("no model is kept") for record in caplog.records] == [True] * (harm != "none")
 
 
-def test_a_folder_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/somebody")
+def test_a_folder_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LITEHOUSE_CACHE_DIR", "~/kept")
-    assert default_folder() == Path("/home/somebody/kept")
+    assert default_folder() == tmp_path / "kept"
