@@ -80,6 +80,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     wanted = planned(given, given.networks)
     if not wanted:
         print("There is no framework to build networks with: a part of BERT is written, and run instead.")
+        print("`python -m benchmarks peers` makes environments with the frameworks (3 GB).")
         build((WRITTEN,), given.batches)
         wanted = planned(given, (WRITTEN,))
     races, peaks = read() if given.resume else ([], {})

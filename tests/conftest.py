@@ -65,8 +65,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("openvino"):
         engines.add("openvino")
     for name in engines:
-        from litehouse.engines.safety import verdict
+        from litehouse.engines.safety import verdicts
 
-        found = verdict(name, "fp32")
+        (found,) = verdicts([(name, "fp32")])
         if not found.safe:
             pytest.skip(f"{name} is not used here: {found.reason}")

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pwd
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -162,6 +163,52 @@ def test_writers_at_the_same_time_do_no_harm(tmp_path: Path, is_cleared: bool) -
         return
     assert all(cache.find(f"key{place}") is not None for place in range(3))
     assert sorted(path.name for path in (tmp_path / LAYOUT / "entries").iterdir()) == ["key0", "key1", "key2"]
+
+
+def _take_turns(folder: Path, log: Path, seconds: float) -> None:
+    with Cache(folder).turn("key", 60.0, lambda _: None) as has_waited, log.open("a", buffering=1) as file:
+        file.write(f"begin {has_waited}\n")
+        time.sleep(seconds)
+        file.write("end\n")
+
+
+def test_those_who_make_the_same_take_turns(tmp_path: Path) -> None:
+    context, log = multiprocessing.get_context("spawn"), tmp_path / "log"
+    processes = [context.Process(target=_take_turns, args=(tmp_path / "cache", log, 0.2)) for _ in range(3)]
+    threads = [threading.Thread(target=_take_turns, args=(tmp_path / "cache", log, 0.2)) for _ in range(3)]
+    for item in (*processes, *threads):
+        item.start()
+    for item in (*processes, *threads):
+        item.join(120)
+    lines = log.read_text().splitlines()
+    assert [line.split()[0] for line in lines] == ["begin", "end"] * 6
+    assert lines[0] == "begin False"
+    assert "begin True" in lines
+
+
+def test_nobody_waits_for_ever(cache: Cache) -> None:
+    told: list[str] = []
+    with cache.turn("key", 1.0, told.append) as has_waited:
+        assert not has_waited
+        with cache.turn("key", 0.1, told.append) as has_waited:  # one that hangs has the turn
+            assert has_waited
+    assert told == ["waiting for another process that builds it"]
+    with cache.turn("key", 1.0, told.append) as has_waited:
+        assert not has_waited
+
+
+def test_a_turn_ends_with_its_process(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    holder = context.Process(target=_take_turns, args=(tmp_path / "cache", tmp_path / "log", 60.0))
+    holder.start()
+    while not (tmp_path / "log").exists():
+        assert holder.is_alive()
+        time.sleep(0.01)
+    holder.kill()
+    holder.join()
+    begin = time.monotonic()
+    with Cache(tmp_path / "cache").turn("key", 60.0, lambda _: None):
+        assert time.monotonic() - begin < 30
 
 
 def test_what_is_gone_meanwhile_is_no_error(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +428,7 @@ def test_a_record_that_cannot_be_written_leaves_nothing(cache: Cache, monkeypatc
     ("text", "limit"),
     [
         ("123", 123),
-        ("", 16 << 30),
+        ("", 16_000_000_000),
         ("0", 0),
         ("1k", 1000),
         ("2KB", 2000),

@@ -6,6 +6,7 @@ All of it can be deleted at any time. Whatever is missing, damaged or of another
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import json
@@ -16,7 +17,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,13 @@ from litehouse.folders import UnsafeError, changed, check, is_writable, names, n
 
 LAYOUT = "litehouse-1"  # a name that nobody else gives, with the number of this kind of files
 REMOVED = f".{LAYOUT}-old-"
-DEFAULT_BYTES = 16 << 30
+DEFAULT_BYTES = 16_000_000_000
 FOLDER_VARIABLE = "LITEHOUSE_CACHE_DIR"
 BYTES_VARIABLE = "LITEHOUSE_CACHE_BYTES"
 UNITS = "kmgt"
 MAX_RECORDS = 4096
 BLOCK = 1 << 20
+WAIT_STEP = 0.02  # seconds
 STALE_SECONDS = 3600.0  # a process that stores takes seconds: what is older was left by one that died
 FACTS = "entry.json"
 KEEP_SECONDS = 0.2  # what is made in less time is made again as fast as it would be found
@@ -78,6 +80,7 @@ class Cache:
         self._own = self.folder / LAYOUT
         self._entries = self._own / "entries"
         self._records = self._own / "records"
+        self._locks = self._own / "locks"
 
     def has_room_for(self, nbytes: int) -> bool:
         """Whether so many bytes can be kept: the limit allows it, the folder can be written, and the disk has room."""
@@ -164,6 +167,43 @@ class Cache:
             shutil.rmtree(new, ignore_errors=True)
         self._trim(key)
         return self.find(key)
+
+    @contextlib.contextmanager
+    def turn(self, key: str, seconds: float, tell: Callable[[str], None]) -> Iterator[bool]:
+        """Let processes and threads that make the same entry do so one after the other; whether others went before.
+
+        Args:
+            key: The key of the entry.
+            seconds: How long to wait at most; then it goes on beside them.
+            tell: Told that there is something to wait for.
+        """
+        name = hashlib.sha256(key.encode()).hexdigest()[:2]  # few files, that need not be removed
+        try:
+            self._make(self._locks)
+            descriptor = os.open(self._locks / name, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:  # a cache that can only be read
+            yield False
+            return
+        try:
+            yield _wait_for(descriptor, seconds, tell)
+        finally:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that was forked off meanwhile may have it open
+            os.close(descriptor)
+
+    def forget(self, path: str) -> int:
+        """Remove the entries of the model at a path, and what was measured of it; the bytes that were freed."""
+        freed = 0
+        for entry in self.entries():
+            if _same_file(entry.facts.get("path"), path):
+                self._remove(entry.folder)
+                freed += entry.nbytes
+        for kind in names(self._records):
+            for name in names(self._records / kind):
+                noted = self.record(kind, name.removesuffix(".json"))
+                if noted is not None and _same_file(noted.get("path"), path):
+                    unlink(self._records / kind / name)
+        return freed
 
     def discard(self, entry: Entry) -> None:
         """Remove an entry that is damaged."""
@@ -313,6 +353,11 @@ def checksum(data: Any) -> str:
     return hashlib.sha256(sums.tobytes() + array[whole:].tobytes()).hexdigest()
 
 
+def is_limit_wrong() -> bool:
+    """Whether the variable for the bytes that may be kept holds no size."""
+    return _limit() is None
+
+
 def _limit() -> int | None:
     """The bytes that the entries may take; None where the variable for it holds no size."""
     text = os.environ.get(BYTES_VARIABLE, "").strip()
@@ -346,6 +391,28 @@ def _read_facts(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged")
     value: dict[str, Any] = json.loads(outer["value"])
     return value
+
+
+def _wait_for(descriptor: int, seconds: float, tell: Callable[[str], None]) -> bool:
+    """Take the lock of a file; whether somebody else had it."""
+    has_waited, end = False, time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return has_waited
+        except BlockingIOError:
+            if not has_waited:
+                tell("waiting for another process that builds it")
+        except OSError:  # a file system without locks
+            return has_waited
+        has_waited = True
+        if time.monotonic() > end:
+            return has_waited
+        time.sleep(WAIT_STEP)
+
+
+def _same_file(noted: Any, path: str) -> bool:
+    return isinstance(noted, str) and os.path.realpath(noted) == os.path.realpath(path)
 
 
 def _sum(path: Path) -> str:

@@ -206,7 +206,7 @@ def store(cache: Cache, model: Model, limits: Limits) -> None:
     places: dict[str, dict[str, Any]] = {}
     facts = {
         "what": "translation",
-        "path": model.path,
+        "path": origin.file or model.path,
         "inputs": _info_facts(model.inputs),
         "outputs": _info_facts(model.outputs),
         "format": model.format,

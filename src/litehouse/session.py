@@ -103,6 +103,7 @@ class _Build:
     inputs: tuple[TensorInfo, ...]
     outputs: tuple[TensorInfo, ...] | None
     expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
+    choice: Choice
     runners: list[Runner] = field(default_factory=list)
 
 
@@ -112,9 +113,12 @@ class Session:
     Attributes:
         model: The model.
         options: How it is run.
-        engine: The name of the engine in use; its `reason` says why, and its `figures` what was measured.
+        engine: The name of the engine in use; its `reason` says why, and its `figures` what was measured at this size.
         precision: What the engine computes in: "fp32", "fp16" or "bf16".
     """
+
+    engine: Choice
+    precision: str
 
     def __init__(self, model: Model, options: Options | None = None) -> None:
         """Choose an engine and compile the model; `litehouse.load` does this from a file."""
@@ -129,11 +133,11 @@ class Session:
         self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
         built = build(model, self.options)
         self._program: Program | None
-        self._use(built)
+        self._use(built, model.inputs)
         has_choice = self.options.engine == "auto" or self.options.precision == "fp16"
         is_timed = has_choice and self.options.tune != "off"
         self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
-        self._build: _Build | None = _build(built.program, model.inputs, model.outputs)
+        self._build: _Build | None = _build(built.program, model.inputs, model.outputs, self.engine)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -243,7 +247,7 @@ class Session:
             self._remembered.move_to_end(wanted)
             if len(self._remembered) > REMEMBERED_SHAPES:
                 self._remembered.popitem(last=False)
-            self._build = build
+            self._build, self.engine = build, build.choice
 
     def close(self) -> None:
         """Free the model's memory. The session cannot run afterwards."""
@@ -267,11 +271,12 @@ class Session:
         """Close the session."""
         self.close()
 
-    def _use(self, built: Selected) -> None:
+    def _use(self, built: Selected, inputs: tuple[TensorInfo, ...]) -> None:
         self._engine = built.engine
         self._program = built.program  # as the file has it; a resize may need another one
-        self.engine: Choice = built.choice
+        self.engine = built.choice
         self.precision = built.choice.precision
+        self._choice, self._chosen_for = built.choice, inputs
 
     def _first_state(self) -> list[np.ndarray]:
         return [self.model.weights[state.name] for state in self.model.states]
@@ -296,7 +301,9 @@ class Session:
             if not self._is_settled:
                 self._settle(infos)
             assert self._program is not None  # the session is open
-            return _build(self._program, infos, model.outputs if is_static(model.outputs) else None)
+            outputs = model.outputs if is_static(model.outputs) else None
+            choice = self._choice if infos == self._chosen_for else self._choice_elsewhere(self._choice.parts)
+            return _build(self._program, infos, outputs, choice)
         if model.translate is not None:
             return self._translated(shapes)
         if model.fixed_nodes:
@@ -306,7 +313,7 @@ class Session:
                 "depend on them; export the network with dynamic shapes"
             )
         try:
-            build = _build(self._compile(model, shapes), infos, None)
+            build = _build(self._compile(model, shapes), infos, None, self._choice_elsewhere())
             build.outputs = self._trial(build)
         except (EngineError, MemoryError) as error:
             wanted = [list(shape) for shape in shapes]
@@ -314,8 +321,15 @@ class Session:
         return build
 
     def _compile(self, model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Program:
-        choice = self.engine
+        choice = self._choice
         return self._engine.compile(model, self.options, shapes, choice.precision, is_plain=choice.is_plain)
+
+    def _choice_elsewhere(self, parts: int = 1) -> Choice:
+        """The choice, for sizes at which nothing was timed."""
+        facts = self._choice.facts() | {"parts": parts}
+        if facts["figures"]:
+            facts["reason"] = f"it was chosen for {describe(self._chosen_for)}: {facts['reason']}"
+        return type(self._choice).of(facts | {"figures": []})
 
     def _settle(self, inputs: tuple[TensorInfo, ...]) -> None:
         """Choose the engine anew, now that the sizes are known; later ones stay with it."""
@@ -324,7 +338,7 @@ class Session:
         sized = copy.copy(self.model)
         sized.inputs = inputs
         with contextlib.suppress(EngineError):  # then what is built serves
-            self._use(build(sized, self.options))
+            self._use(build(sized, self.options), inputs)
         self._is_settled = True
 
     def _translated(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
@@ -332,7 +346,7 @@ class Session:
         assert self.model.translate is not None
         try:
             model = self.model.translate(shapes)
-            return _build(self._compile(model), model.inputs, model.outputs)
+            return _build(self._compile(model), model.inputs, model.outputs, self._choice_elsewhere())
         except (LitehouseError, MemoryError) as error:
             wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"
             if isinstance(error, UnsupportedOpError) and error.reason:
@@ -359,6 +373,8 @@ class Session:
         )
 
 
-def _build(program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None) -> _Build:
+def _build(
+    program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None, choice: Choice
+) -> _Build:
     expected = tuple((info.shape if info.is_static else None, info.dtype) for info in inputs)
-    return _Build(program, inputs, outputs, expected)  # type: ignore[arg-type]
+    return _Build(program, inputs, outputs, expected, choice)  # type: ignore[arg-type]

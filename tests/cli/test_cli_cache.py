@@ -28,7 +28,7 @@ def keep(folder: Path, key: str, used: float, nbytes: int, **facts: Any) -> None
 
 
 def test_an_empty_cache(folder: Path) -> None:
-    assert lines(call("cache", "list")) == [f"0 kept in {folder}, 0 bytes of 17.2 GB".split()]
+    assert lines(call("cache", "list")) == [f"0 kept in {folder}, 0 bytes of 16.0 GB".split()]
     assert call("cache", "clear").stdout == f"freed 0 bytes in {folder}\n"
 
 
@@ -38,7 +38,7 @@ def test_the_last_used_comes_first(folder: Path) -> None:
     *_, first, second, total = lines(call("cache", "list"))
     assert first[:6] == ["new.mindir", "compiled", "for", "openvino", "2.0", "kB"]
     assert second[:4] == ["old.mge", "translation", "1.0", "kB"]
-    assert " ".join(total) == f"2 kept in {folder}, 3.0 kB of 17.2 GB"
+    assert " ".join(total) == f"2 kept in {folder}, 3.0 kB of 16.0 GB"
 
 
 def test_the_list_as_json(folder: Path) -> None:
@@ -54,6 +54,36 @@ def test_clearing_frees_all(folder: Path) -> None:
     keep(folder, "a", 1e9, 1_000_000, what="translation", path="x.mge")
     assert call("cache", "clear").stdout == f"freed 1.0 MB in {folder}\n"
     assert Cache(folder).entries() == []
+
+
+def test_clearing_one_model_leaves_the_others(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "x.mge"
+    model.touch()
+    keep(folder, "a", 1e9, 3000, what="translation", path=str(model))
+    keep(folder, "b", 1e9, 2000, what="program", path=str(model), choice=CHOICE)
+    keep(folder, "c", 1e9, 1000, what="translation", path="other.mge")
+    Cache(folder).put_record("choices", "b", {"path": str(model)})
+    Cache(folder).put_record("choices", "c", {"path": "other.mge"})
+    Cache(folder).put_record("safety", "d", {"safe": True})
+    monkeypatch.chdir(tmp_path)
+    assert call("cache", "clear", "x.mge").stdout == "freed 5.0 kB that was kept of x.mge\n"
+    assert [entry.key for entry in Cache(folder).entries()] == ["c"]
+    assert Cache(folder).record("choices", "b") is None
+    assert Cache(folder).record("choices", "c") is not None
+    assert Cache(folder).record("safety", "d") is not None
+    assert "y.mge is not there; `litehouse cache list`" in failure(call("cache", "clear", "y.mge"))
+
+
+def test_a_model_whose_file_is_gone_can_be_cleared(folder: Path) -> None:
+    keep(folder, "a", 1e9, 3000, what="translation", path="/gone/x.mge")
+    assert call("cache", "clear", "/gone/x.mge").stdout == "freed 3.0 kB that was kept of /gone/x.mge\n"
+
+
+def test_a_wrong_bound_is_not_blamed_on_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_CACHE_BYTES", "plenty")
+    text = failure(call("cache", "list"))
+    assert "LITEHOUSE_CACHE_BYTES is 'plenty'" in text
+    assert "--folder" not in text
 
 
 def test_another_folder(folder: Path, tmp_path: Path) -> None:

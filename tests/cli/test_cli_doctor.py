@@ -54,7 +54,7 @@ def test_a_sound_machine(tmp_path: Path) -> None:
     assert all(row(result, item.engine, item.precision) == "safe" for item in SAFE)
     assert value(result, "folder") == str(tmp_path / "cache")
     assert value(result, "state") == "in use"
-    assert value(result, "size") == "0 bytes, 0 models; 17.2 GB at most"
+    assert value(result, "size") == "0 bytes, 0 kept; 16.0 GB at most"
     assert "rehearsed" not in result.stdout
 
 
@@ -146,7 +146,7 @@ def test_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "trouble": None,
         "bytes": 0,
         "entries": 0,
-        "limit": 16 << 30,
+        "limit": 16_000_000_000,
     }
 
 

@@ -5,12 +5,17 @@ from pathlib import Path
 import pytest
 
 from litehouse.engines import safety
-from litehouse.engines.safety import CAP
+from litehouse.engines.safety import CAP, Verdict
 from litehouse.engines.trials import children
 
 ALL = [(engine, precision) for engine, precisions in safety.PRECISIONS.items() for precision in precisions]
 PASS = "print('passed')"
 ILLEGAL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+
+
+def verdict(engine: str, precision: str, *, cache: bool | Path = True) -> Verdict:
+    """The verdict on one engine and precision."""
+    return safety.verdicts([(engine, precision)], cache=cache)[0]
 
 
 def know_nothing(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from engines.support import ILLEGAL, PASS, Trials
+from engines.support import ILLEGAL, PASS, Trials, verdict
 from onnx import TensorProto, helper, numpy_helper
 
 import litehouse
@@ -16,7 +16,7 @@ from conftest import FIXTURES
 from litehouse import formats
 from litehouse.engines import safety
 from litehouse.engines.openvino import OpenVinoEngine
-from litehouse.engines.safety import CAP, Verdict, verdict
+from litehouse.engines.safety import CAP, Verdict
 from litehouse.engines.trials import __main__ as trial
 from litehouse.engines.trials import children
 

@@ -5,11 +5,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from engines.support import ALL, ILLEGAL, PASS, Trials
+from engines.support import ALL, ILLEGAL, PASS, Trials, verdict
 
 from litehouse import EngineError
 from litehouse.engines import safety
-from litehouse.engines.safety import Verdict, verdict, verdicts
+from litehouse.engines.safety import Verdict, verdicts
 from litehouse.engines.trials import children
 
 pytestmark = pytest.mark.usefixtures("unknown")

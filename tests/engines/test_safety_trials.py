@@ -11,11 +11,11 @@ from typing import NoReturn
 
 import numpy as np
 import pytest
-from engines.support import ALL, ILLEGAL, PASS, Trials
+from engines.support import ALL, ILLEGAL, PASS, Trials, verdict
 
 from litehouse.engines.base import Names
 from litehouse.engines.choice import Choice
-from litehouse.engines.safety import Verdict, verdict, verdicts
+from litehouse.engines.safety import Verdict, verdicts
 from litehouse.engines.trials import children, restored
 from litehouse.engines.trials.cases import float_cases, int8_cases
 from litehouse.options import Options

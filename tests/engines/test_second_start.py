@@ -32,6 +32,7 @@ def _as_users_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("LITEHOUSE_CACHE_BYTES")
     monkeypatch.delenv("LITEHOUSE_TUNE")
     monkeypatch.setitem(select.RACE_SECONDS, "fast", 0.05)
+    monkeypatch.setattr(select.Crowding, "is_felt", lambda _: False)
     monkeypatch.setattr(select, "TINY_SECONDS", 0.0)
     monkeypatch.setattr(build_module, "KEEP_SECONDS", -1.0)
     monkeypatch.setattr("litehouse.kept.KEEP_SECONDS", -1.0)
@@ -53,6 +54,29 @@ def test_every_start_gives_the_same(path: Path, tmp_path: Path) -> None:
         assert wanted
         for found, expected in zip(outputs, wanted, strict=False):
             assert_close(found, expected.reshape(found.shape))
+
+
+def test_of_threads_that_load_the_same_one_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlp.onnx").write_bytes(mlp())
+    built, select_model, results = [], build_module.select, []
+
+    def count(*args):
+        built.append(args)
+        return select_model(*args)
+
+    def load() -> None:
+        results.append(litehouse.load(tmp_path / "mlp.onnx", threads=1).run([np.ones((2, 4), "f")]))
+
+    monkeypatch.setattr(build_module, "select", count)
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert len(results) == 4
+    for (found,) in results:
+        assert_close(found, mlp_result(np.ones((2, 4), "f")))
+    assert len(built) == 1
 
 
 def test_a_dynamic_model_is_timed_at_its_first_resize_on_both_starts() -> None:

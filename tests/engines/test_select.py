@@ -71,6 +71,8 @@ def engines(monkeypatch: pytest.MonkeyPatch) -> dict[str, FakeEngine]:
     monkeypatch.setattr(safety, "refusal", lambda engine, precisions, cache=True: None)
     monkeypatch.setitem(select.RACE_SECONDS, "fast", 0.1)
     monkeypatch.setitem(select.RACE_SECONDS, "full", 0.1)
+    monkeypatch.setattr(safety, "may_change", lambda engine, precisions, cache=True: False)
+    monkeypatch.setattr(select.Crowding, "is_felt", lambda _: False)
     return both
 
 
@@ -147,7 +149,9 @@ def test_a_graph_that_the_passes_spoilt_takes_no_part(engines: dict[str, FakeEng
 def test_without_room_nothing_else_is_built(engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch) -> None:
     engines["onnxruntime"].plain_seconds = 0.001
     monkeypatch.setattr(select, "spare_memory", lambda: 0)
-    assert _load().engine.reason == "no memory is left to try others"
+    engine = _load().engine
+    assert engine.reason.startswith("nothing else can run it; too little memory was left to try others")
+    assert engine.until is not None
     assert engines["onnxruntime"].compiled == ["fp32"]
     assert engines["openvino"].compiled == []
 
@@ -261,6 +265,70 @@ def test_a_noted_choice_that_cannot_be_built_is_chosen_anew(
     assert _load(cache=tmp_path).engine == "onnxruntime"
 
 
+def test_a_choice_made_on_a_busy_machine_holds_a_day(
+    engines: dict[str, FakeEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select.Crowding, "is_felt", lambda _: True)
+    engine = _load(cache=tmp_path).engine
+    assert engine.reason.endswith("; the machine was busy with other work: it is chosen anew after a day")
+    assert engine.until is not None
+    assert engine.until == pytest.approx(time.time() + 86400, abs=60)
+    monkeypatch.setattr(select.Crowding, "is_felt", lambda _: False)
+    engines["onnxruntime"].seconds = 0.0  # by now it is the faster one
+    kept = _load(cache=tmp_path).engine
+    assert (kept, kept.reason, kept.until) == (engine, engine.reason, engine.until)
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 86401)
+    later = _load(cache=tmp_path).engine
+    assert (later, later.until) == ("onnxruntime", None)
+
+
+def test_a_choice_made_while_an_engine_could_not_be_tried_holds_a_day(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        safety, "refusal", lambda engine, wanted, cache=True: "it took too long" if engine == "openvino" else None
+    )
+    engine = _load().engine
+    assert (engine, engine.until) == ("onnxruntime", None)
+    monkeypatch.setattr(safety, "may_change", lambda engine, precisions, cache=True: engine == "openvino")
+    engine = _load().engine
+    assert engine.until is not None
+    assert "openvino was not used this time, since it took too long" in engine.reason
+
+
+def test_after_few_rounds_only_a_clear_lead_counts(
+    engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"rounds": 5}
+    monkeypatch.setattr(select, "race", lambda *_, **__: [[1.07] * times["rounds"], [1.0] * times["rounds"]])
+    assert _load().engine == "openvino"
+    times["rounds"] = 2
+    engine = _load().engine
+    assert engine == "onnxruntime"
+    assert "in 2 rounds: onnxruntime stays, with less than 10% between them" in engine.reason
+
+
+def test_lower_precision_that_nobody_has_is_told(engines: dict[str, FakeEngine]) -> None:
+    reason = _load(precision="fp16").engine.reason
+    assert reason.endswith("; 16 bits were allowed, but no engine can compute in them here")
+    engines["openvino"].lower = ("bf16",)
+    assert "16 bits were allowed" not in _load(precision="fp16").engine.reason
+    reason = _load(precision="fp16", op_precision={"any": "float32"}).engine.reason
+    assert reason.endswith("; 16 bits were allowed, but not to all of its ops")
+
+
+def test_after_a_resize_the_reason_names_the_sizes_that_were_timed(engines: dict[str, FakeEngine]) -> None:
+    session = _load()
+    first = session.engine
+    session.resize([(3, 4)])
+    assert session.engine == first
+    assert session.engine.reason == f"it was chosen for x float32[2, 4]: {first.reason}"
+    assert session.engine.figures == ()
+    session.resize([(2, 4)])
+    assert (session.engine.reason, session.engine.figures) == (first.reason, first.figures)
+
+
 def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
     engines["openvino"].lower = ("bf16",)
     for _ in range(2):
@@ -275,6 +343,7 @@ def test_a_choice_is_the_engines_name_and_plain_data() -> None:
     assert f"{choice}" == "openvino"
     again = Choice.of(choice.facts())
     assert (again, again.precision, again.reason, again.figures) == (choice, "fp32", "because", choice.figures)
+    assert (again.until, Choice("openvino", "fp32", "", until=5.0).facts()["until"]) == (None, 5.0)
 
 
 class _Timed:

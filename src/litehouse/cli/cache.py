@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from litehouse.cache import Cache, Entry, default_folder, open_cache, trouble
+from litehouse.cache import Cache, Entry, default_folder, is_limit_wrong, open_cache, trouble
 from litehouse.cli.arguments import Debug
 from litehouse.cli.console import CommandError, bytes_text, reporting, stdout, table
 from litehouse.folders import names
@@ -44,9 +44,22 @@ def list_command(
 
 @cache_app.command("clear")
 @reporting
-def clear_command(folder: Folder = None, debug: Debug = False) -> None:  # noqa: ARG001  (for @reporting)
-    """Remove all that is kept. A program that uses a model goes on undisturbed."""
+def clear_command(
+    model: Annotated[Path | None, typer.Argument(help="Remove what is kept of this model only.")] = None,
+    folder: Folder = None,
+    debug: Debug = False,  # noqa: ARG001  (for @reporting)
+) -> None:
+    """Remove all that is kept, verdicts of `litehouse doctor` included, or what is kept of one model.
+
+    A program that uses a model goes on undisturbed.
+    """
     cache = _cache(folder)
+    if model is not None:
+        if not model.exists() and not any(_about(entry)["path"] == str(model) for entry in cache.entries()):
+            raise CommandError(f"{model} is not there; `litehouse cache list` names the models that are kept")
+        freed = cache.forget(str(model))
+        stdout().print(f"freed {bytes_text(freed)} that was kept of {model}", soft_wrap=True)
+        return
     if not cache.is_there() and names(cache.folder):
         raise CommandError(f"{cache.folder} holds no cache; nothing was removed, check the folder")
     try:
@@ -60,7 +73,9 @@ def _cache(folder: Path | None) -> Cache:
     chosen = folder or default_folder()
     cache = None if chosen is None else open_cache(chosen)
     if cache is None:
-        raise CommandError(f"the cache is not used: {trouble(chosen)}; name a folder with --folder")
+        reason = trouble(chosen)
+        advice = "" if is_limit_wrong() else "; name a folder with --folder"
+        raise CommandError(f"the cache is not used: {reason}{advice}")
     return cache
 
 

@@ -129,12 +129,12 @@ def _version(package: str) -> str | None:
 
 
 def _cache() -> dict[str, Any]:
-    from litehouse.cache import default_folder, open_cache, trouble
+    from litehouse.cache import BYTES_VARIABLE, default_folder, open_cache, trouble
 
     folder, found = default_folder(), open_cache()
     reason = trouble(folder)
     if found is not None:
-        reason = _write_trouble(found.folder)
+        reason = _write_trouble(found.folder) if found.limit else f"{BYTES_VARIABLE} is 0"
     return {
         "folder": None if folder is None else str(folder),
         "trouble": reason,
@@ -214,6 +214,6 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[tuple[str, str]]:
     trouble = f"{cache['trouble']}; {which} are built anew at every start"
     lines = [("folder", cache["folder"] or "none"), ("state", trouble if cache["trouble"] else "in use")]
     if cache["limit"] is not None:
-        size = f"{bytes_text(cache['bytes'])}, {cache['entries']} models; {bytes_text(cache['limit'])} at most"
+        size = f"{bytes_text(cache['bytes'])}, {cache['entries']} kept; {bytes_text(cache['limit'])} at most"
         lines.append(("size", size))
     return lines

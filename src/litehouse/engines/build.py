@@ -28,6 +28,8 @@ BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
 BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
+CHOICES = "choices"  # the kind of record
+WAIT_SECONDS = 120.0  # how long a start waits for another process that builds the same
 RETRY_SECONDS = 86400.0  # how long what could not be kept is not tried again: that takes as long as the start
 ROOM = 3  # how many times the weights must fit into the memory that is left: saving makes copies
 
@@ -52,22 +54,36 @@ def build(model: Model, options: Options) -> Selected:
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
-    with shown(model.path) as progress:
-        return _built(cache, key, model, options, progress)
+    with shown(model.path) as progress, cache.turn(key, WAIT_SECONDS, progress.step) as has_waited:
+        found = _find(cache, key, model, options) if has_waited else None
+        return found or _built(cache, key, model, options, progress)
 
 
 def _built(cache: Cache, key: str, model: Model, options: Options, progress: Progress) -> Selected:
     """The model, compiled, and kept where that took long."""
     assert model.origin is not None  # else it has no key
-    noted = cache.record("choices", key)
-    built = select(model, options, None if noted is None else Choice.of(noted), progress)
-    if built.choice.figures and built.choice.facts() != noted:
-        cache.put_record("choices", key, built.choice.facts())
+    noted = _noted(cache, key)
+    built = select(model, options, noted, progress)
+    if built.choice.figures and built.choice is not noted:
+        cache.put_record(CHOICES, key, {"path": model.origin.file, "choice": built.choice.facts()})
     is_slow = model.origin.seconds + built.seconds > KEEP_SECONDS
     if not is_slow or not _can_keep(cache, key, model):
         return built
     progress.step("keeping it for the next start")
     return _keep(cache, key, model, options, built)
+
+
+def _noted(cache: Cache, key: str) -> Choice | None:
+    """What an earlier race found, if it still holds."""
+    try:
+        choice = Choice.of((cache.record(CHOICES, key) or {})["choice"])
+    except (KeyError, TypeError):
+        return None
+    return choice if _holds(choice) else None
+
+
+def _holds(choice: Choice) -> bool:
+    return choice.until is None or time.time() < choice.until
 
 
 def _key(identity: str, model: Model, options: Options) -> str:
@@ -94,6 +110,8 @@ def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
     facts = entry.facts
     choice = Choice.of(facts["choice"])
     engine = ENGINES[choice]
+    if not _holds(choice):
+        return None
     if safety.refusal(engine.name, {*facts["needs"], choice.precision}, cache=options.cache) is not None:
         return None
     names = Names(model.path, facts["fed"], facts["given"])
@@ -116,13 +134,14 @@ def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selecte
     """Store what was built, and use it as the next process will: from there."""
     from litehouse.engines.trials.restored import outputs_of  # the next process does not need it
 
+    assert model.origin is not None  # else it has no key
     names, engine, choice = Names.of(model), built.engine, built.choice
     samples = find_samples(model, built.program.bind())
     if samples is None:
         return built
     facts = {
         "what": "program",
-        "path": model.path,
+        "path": model.origin.file or model.path,
         "choice": choice.facts(),
         "needs": sorted(safety.needs(model)),
         "fed": names.fed,
@@ -140,7 +159,7 @@ def _keep(cache: Cache, key: str, model: Model, options: Options, built: Selecte
     try:
         entry = cache.store(key, facts, write)
     except (EngineError, OSError, ValueError, _DiffersError):
-        cache.put_record("unkept", key, {"until": time.time() + RETRY_SECONDS})
+        cache.put_record("unkept", key, {"path": model.origin.file, "until": time.time() + RETRY_SECONDS})
         return built
     return replace(built, program=restored[0]) if entry is not None and restored else built
 

@@ -38,6 +38,7 @@ class Choice(str):
         parts: In how many parts it runs the batch.
         reason: Why, in a sentence.
         figures: What the race measured; empty where there was none.
+        until: When another start chooses anew, in seconds since the epoch: something was in the way. None for never.
     """
 
     precision: str
@@ -45,6 +46,7 @@ class Choice(str):
     parts: int
     reason: str
     figures: tuple[Figure, ...]
+    until: float | None
 
     def __new__(
         cls,
@@ -55,11 +57,12 @@ class Choice(str):
         *,
         is_plain: bool = False,
         parts: int = 1,
+        until: float | None = None,
     ) -> Self:
         """Make the choice of an engine."""
         self = super().__new__(cls, engine)
         self.precision, self.is_plain, self.parts = precision, is_plain, parts
-        self.reason, self.figures = reason, figures
+        self.reason, self.figures, self.until = reason, figures, until
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -75,11 +78,12 @@ class Choice(str):
             "parts": self.parts,
             "reason": self.reason,
             "figures": [asdict(figure) for figure in self.figures],
+            "until": self.until,
         }
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> Self:
         """The choice of which `facts` gave this data."""
         figures = tuple(Figure(**figure) for figure in facts["figures"])
-        how = {name: facts[name] for name in ("is_plain", "parts")}
+        how = {name: facts[name] for name in ("is_plain", "parts", "until")}
         return cls(facts["engine"], facts["precision"], facts["reason"], figures, **how)

@@ -76,6 +76,7 @@ class Verdict:
         safe: Whether it may be used.
         reason: Why not, or why only with the settings of `environment`, or what it cannot run; empty where all is well.
         environment: Variables that must be set before the engine's library is loaded.
+        is_final: Whether another process, on another day, would find the same.
     """
 
     engine: str
@@ -83,6 +84,7 @@ class Verdict:
     safe: bool
     reason: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    is_final: bool = field(default=True, compare=False)
 
 
 def needs(model: Model) -> set[str]:
@@ -120,9 +122,10 @@ def refusal(engine: str, precisions: Iterable[str], *, cache: bool | Path = True
     return None
 
 
-def verdict(engine: str, precision: str, *, cache: bool | Path = True) -> Verdict:
-    """The verdict on one engine and precision; see `verdicts`."""
-    return verdicts([(engine, precision)], cache=cache)[0]
+def may_change(engine: str, precisions: Iterable[str], *, cache: bool | Path = True) -> bool:
+    """Whether an engine that is refused may be used in another process, or on another day."""
+    held = [apply(made) for made in verdicts([(engine, precision) for precision in precisions], cache=cache)]
+    return any(not made.safe and not made.is_final for made in held)
 
 
 def verdicts(pairs: Sequence[tuple[str, str]], *, cache: bool | Path = True, again: bool = False) -> list[Verdict]:
@@ -156,7 +159,7 @@ def _learn(pairs: Sequence[tuple[str, str]], cache: bool | Path, again: bool) ->
         else:
             _known[pair] = found
     for made, seconds in _tried(unknown):
-        _known[made.engine, made.precision] = made
+        _known[made.engine, made.precision] = replace(made, is_final=seconds == FOREVER)
         if store is not None and cache and seconds:
             _record(store, made, seconds)
 
@@ -173,7 +176,8 @@ def apply(verdict: Verdict) -> Verdict:
         if _is_loaded(verdict.engine):
             settings = " ".join(f"{name}={value}" for name, value in missing.items())
             reason = f"{verdict.reason}; with {settings} it is safe, but it was loaded in this process without that"
-            return replace(verdict, safe=False, reason=f"{reason}: set it before the program starts")
+            reason = f"{reason}: set it before the program starts"
+            return replace(verdict, safe=False, reason=reason, is_final=False)
         cpu_fingerprint()  # is that of the process as it was started
         for name, value in missing.items():
             _replaced.setdefault(name, os.environ.get(name))
@@ -340,7 +344,8 @@ def _recorded(store: Cache | None, engine: str, precision: str) -> Verdict | Non
         environment = dict(noted["environment"])
         if not environment.keys() <= {CAP} or not set(environment.values()) <= CAPS.keys():
             return None
-        return Verdict(engine, precision, bool(noted["safe"]), str(noted["reason"]), environment)
+        is_final = noted["until"] is None
+        return Verdict(engine, precision, bool(noted["safe"]), str(noted["reason"]), environment, is_final)
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -13,22 +13,25 @@ import numpy as np
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
 from litehouse.engines.choice import Choice, Figure
+from litehouse.engines.crowding import Crowding
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.engines.parts import compile_parts, counts
 from litehouse.engines.progress import SILENT, Progress
-from litehouse.engines.race import brief, lead, race
+from litehouse.engines.race import MIN_ROUNDS, brief, lead, race
 from litehouse.engines.samples import agree, find_samples
 from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
 from litehouse.parallel.affinity import cores_for
-from litehouse.parallel.budget import spare_memory
+from litehouse.parallel.budget import spare_memory, thread_budget
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
 RACE_SECONDS = {"fast": 1.5, "full": 6.0}
 MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
+FEW_LEAD = 1.1  # the same, after less rounds than a race should have
+AGAIN_SECONDS = 86400.0  # how long a choice holds that something was in the way of
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
 MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more than they gain
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
@@ -70,7 +73,7 @@ class Selected:
 
 
 def candidates(
-    options: Options, needs: set[str], refused: list[str], progress: Progress = SILENT
+    options: Options, needs: set[str], refused: list[str], doubts: list[str], progress: Progress = SILENT
 ) -> Iterator[Candidate]:
     """What can serve these options, the most trusted first. An engine is tried when its turn comes, not before.
 
@@ -78,6 +81,7 @@ def candidates(
         options: What the caller wants.
         needs: What the model computes in, as `safety.needs` tells.
         refused: Takes the engines that cannot serve, with the reasons.
+        doubts: Takes those of the reasons that may be gone at the next start.
         progress: Told what is done.
     """
     wanted = set()
@@ -96,6 +100,8 @@ def candidates(
             yield Candidate(engine, "fp32")
         else:
             refused.append(f"{engine.name}: {reason}")
+            if not missing and safety.may_change(engine.name, needs, cache=options.cache):
+                doubts.append(f"{engine.name} was not used this time, since {reason}")
     if options.precision == "fp16" and "float32" not in options.op_precision.values():
         for engine in usable:
             yield from _lower(engine, options)
@@ -126,21 +132,21 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     Raises:
         EngineError: None can build it; the text is that of the most trusted one, or says what is missing.
     """
-    needs, refused, failures = safety.needs(model), list[str](), list[EngineError]()
+    needs, refused, doubts, failures = safety.needs(model), list[str](), list[str](), list[EngineError]()
     if known is not None:
-        for candidate in candidates(replace(options, engine=str(known)), needs, refused, progress):
+        for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
             if (candidate.engine.name, candidate.precision) == (known, known.precision):
                 winner = replace(candidate, is_plain=known.is_plain, parts=known.parts)
                 with contextlib.suppress(EngineError):  # then the others have their chance
-                    return _compiled(winner, model, options, progress).selected(known.reason, known.figures)
-    found = candidates(options, needs, refused, progress)
+                    return replace(_compiled(winner, model, options, progress).selected(""), choice=known)
+    found = candidates(options, needs, refused, doubts, progress)
     for candidate in found:
         try:
             first = _compiled(candidate, model, options, progress)
         except EngineError as error:
             failures.append(error)
             continue
-        return _challenge(model, options, first, found, progress)
+        return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
     raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + "; ".join(refused))
 
 
@@ -170,8 +176,22 @@ def _compiled(candidate: Candidate, model: Model, options: Options, progress: Pr
     return _Compiled(candidate, program, time.perf_counter() - start)
 
 
+def _doubted(selected: Selected, doubts: Sequence[str]) -> Selected:
+    """What was chosen, for a day only where another start might choose otherwise."""
+    if not doubts:
+        return selected
+    facts = selected.choice.facts()
+    facts["reason"] += f"; {' and '.join(doubts)}: it is chosen anew after a day"
+    return replace(selected, choice=Choice.of(facts | {"until": time.time() + AGAIN_SECONDS}))
+
+
 def _challenge(
-    model: Model, options: Options, first: _Compiled, others: Iterator[Candidate], progress: Progress
+    model: Model,
+    options: Options,
+    first: _Compiled,
+    others: Iterator[Candidate],
+    doubts: list[str],
+    progress: Progress,
 ) -> Selected:
     """Race the others against the first, where that can change anything."""
     if (reason := _known(model, options)) is not None:
@@ -185,17 +205,31 @@ def _challenge(
     built = [first, *_plain(first, model, options, progress)]
     for candidate in others:
         if not _is_room(model):
+            doubts.append("too little memory was left to try others")
             break
         with contextlib.suppress(EngineError):  # then it takes no part
             rival = _compiled(candidate, model, options, progress)
             built += [rival, *_plain(rival, model, options, progress)]
+    crowding = Crowding(options.threads or thread_budget())
     heat = _raced(options, built, samples, progress)
     parts = _in_parts(heat, model, options, progress)
     if parts:
         heat = _raced(options, [heat.winner, *parts], samples, progress, before=heat)
     if len(built) + len(parts) == 1:
-        return first.selected("no other engine can run it" if _is_room(model) else "no memory is left to try others")
-    return heat.winner.selected(heat.reason, heat.figures)
+        return first.selected("nothing else can run it" + _unused(options, built))
+    if crowding.is_felt():
+        doubts.append("the machine was busy with other work")
+    return heat.winner.selected(heat.reason + _unused(options, built), heat.figures)
+
+
+def _unused(options: Options, built: Sequence[_Compiled]) -> str:
+    """A word on lower precision that was allowed, but that no engine has here."""
+    is_missed = options.precision == "fp16" and all(each.candidate.precision == "fp32" for each in built)
+    if not is_missed:
+        return ""
+    if "float32" in options.op_precision.values():
+        return "; 16 bits were allowed, but not to all of its ops"
+    return "; 16 bits were allowed, but no engine can compute in them here"
 
 
 def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
@@ -261,9 +295,10 @@ def _raced(
     times = race(runners, samples, RACE_SECONDS[options.tune], progress, is_thorough=is_thorough)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
-    if figures[best].lead < MIN_LEAD:
+    least = MIN_LEAD if figures[best].rounds >= MIN_ROUNDS else FEW_LEAD
+    if figures[best].lead < least:
         best = 0
-    reason = _explain(fit, figures, best, unfit)
+    reason = _explain(fit, figures, best, unfit, least)
     if before is not None:
         reason, figures = f"{before.reason}; then {reason}", (*before.figures, *figures[1:])
     return _Heat(fit[best], figures[best].milliseconds, figures, reason)
@@ -282,7 +317,7 @@ def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) 
     return Figure(name, precision, is_plain, milliseconds, lead(own, first), len(own), candidate.parts)
 
 
-def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str]) -> str:
+def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str], least: float) -> str:
     """Why one was chosen. A ratio is not that of the medians alone, so only the first has its time beside it."""
     texts = [f"{fit[0].candidate} {_milliseconds(figures[0])}"]
     texts += [
@@ -293,7 +328,7 @@ def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unf
         rounds = figures[0].rounds
         text += f", in {rounds} round{'s' if rounds > 1 else ''}: {fit[best].candidate}"
         if best == 0 and max(figure.lead for figure in figures) > 1:
-            text += f" stays, with less than {MIN_LEAD - 1:.0%} between them"
+            text += f" stays, with less than {least - 1:.0%} between them"
     if unfit:
         text += f"; {' and '.join(unfit)} computed other numbers and took no part"
     return text

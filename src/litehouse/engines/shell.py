@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -114,7 +115,13 @@ def _halve(whole: ir.Model, names: set[str], path: str) -> None:
     setting = SetPrecisionPass(names)
     setting(whole)
     for name in sorted(setting.missed):
-        logging.getLogger(__name__).warning("%s: there is no op %r whose precision can be set", path, name)
+        _warn_of_unknown(path, name)
+
+
+@functools.cache
+def _warn_of_unknown(path: str, name: str) -> None:
+    """Say once that a setting has no effect: a model is compiled several times."""
+    logging.getLogger(__name__).warning("%s: there is no op %r whose precision can be set", path, name)
 
 
 def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.ndarray]]:
