@@ -79,6 +79,7 @@ def test_of_threads_that_load_the_same_one_builds_it(tmp_path: Path, monkeypatch
     assert len(built) == 1
 
 
+@pytest.mark.openvino
 def test_a_dynamic_model_is_timed_at_its_first_resize_on_both_starts() -> None:
     x = np.ones((3, 4), "f")
     for _ in range(2):
@@ -134,6 +135,7 @@ def test_an_output_that_is_an_input(engine: str) -> None:
         assert (same == -1).all()
 
 
+@pytest.mark.openvino
 def test_a_choice_can_be_copied_and_sent() -> None:
     engine = litehouse.load(mlp(), threads=1).engine
     assert engine.figures
