@@ -9,6 +9,7 @@ WORKERS ?= auto
 demo: $(VENV)/installed
 	$(BIN)/python examples/quick_start/quick_start.py
 	$(BIN)/python examples/quick_start/digits.py
+	$(BIN)/python examples/parallel/clients.py
 	$(BIN)/python examples/megengine_quick_start/inference.py examples/megengine_digits/digits.mge
 	$(BIN)/python examples/megengine_quick_start/digits.py
 

@@ -1,36 +1,39 @@
 """Runs every benchmark: `python -m benchmarks`, or those named: `python -m benchmarks overhead`.
 
-`python -m benchmarks suite` takes arguments of its own; `python -m benchmarks build` builds the networks of the suite,
-and `python -m benchmarks peers` the environments of the real frameworks.
+Options go to the one that is named: `python -m benchmarks suite --short`. `python -m benchmarks build` builds the
+networks of the suite, and `python -m benchmarks peers` the environments of the real frameworks.
 """
 
 import importlib
 import sys
+from collections.abc import Sequence
 
-ALL = ("suite", "start", "overhead", "import_time", "load", "precision", "megengine")
+WITH_OPTIONS = (
+    *("suite", "serving", "latency", "worker_memory", "swaps", "soak"),
+    *("shared_memory", "updates", "mixtures"),
+)
+ALL = (*WITH_OPTIONS, "start", "overhead", "import_time", "load", "precision", "megengine")
 
 
-def main() -> None:
+def main(words: Sequence[str]) -> None:
     """Run them one after another."""
-    names = sys.argv[1:]
-    if names[:1] == ["suite"]:
-        from benchmarks import suite
-
-        suite.main(names[1:])
-    elif names[:1] == ["peers"]:
+    first, rest = "".join(words[:1]), list(words[1:])
+    if first in WITH_OPTIONS and (not rest or rest[0].startswith("-")):
+        importlib.import_module(f"benchmarks.{first}").main(rest)
+    elif first == "peers":
         from benchmarks.networks import peers
 
-        peers.main(names[1:])
-    elif names == ["build"]:
+        peers.main(rest)
+    elif list(words) == ["build"]:
         from benchmarks.networks import build
 
         build.main()
     else:
-        if unknown := set(names) - set(ALL):
+        if unknown := set(words) - set(ALL):
             raise SystemExit(f"there is no benchmark {', '.join(sorted(unknown))}; there are: {', '.join(ALL)}")
-        for name in names or ALL:
+        for name in words or ALL:
             importlib.import_module(f"benchmarks.{name}").main()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

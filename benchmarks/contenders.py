@@ -12,13 +12,14 @@ WORKERS = Path(__file__).parent / "workers"
 
 @dataclass(frozen=True)
 class Contender:
-    """One way to run a network: which worker, on which file, with whose Python."""
+    """One way to run a network: which worker, on which file, with whose Python, called by how many threads."""
 
     name: str
     worker: str
     suffix: str
     peer: str = ""
     option: str = ""
+    clients: int = 1
 
     @property
     def missing(self) -> str:

@@ -46,7 +46,11 @@ class Race:
 
     def better(self) -> str | None:
         """The faster one of the bare engines, by its median."""
-        timed = [name for name in (BARE, OTHER) if self.times(name)]
+        return self.fastest((BARE, OTHER))
+
+    def fastest(self, names: Iterable[str]) -> str | None:
+        """The fastest of these, by its median; None where none of them was timed."""
+        timed = [name for name in names if self.times(name)]
         return min(timed, key=lambda name: statistics.median(self.times(name).values()), default=None)
 
 
@@ -68,12 +72,13 @@ class Share:
     rounds: frozenset[int]
 
 
-def share(seconds: float, rounds: int, burst: float, budget: float) -> Share:
+def share(seconds: float, rounds: int, burst: float, budget: float, least: int = 1) -> Share:
     """Bursts of about `burst` seconds in as many rounds as fit into the budget, and never fewer than three.
 
-    The rounds of a slow contender are among those of any faster one, so that there are always rounds to compare.
+    The rounds of a slow contender are among those of any faster one, so that there are always rounds to compare. A
+    burst has `least` calls, however long they take.
     """
-    calls = max(1, int(burst / seconds))
+    calls = max(least, int(burst / seconds))
     warm = 1 if seconds < burst / 2 else 0
     count = min(rounds, max(FEWEST, int(budget / (seconds * (calls + warm)))))
     return Share(warm, calls, frozenset(_scattered(rounds)[:count]))
@@ -95,9 +100,14 @@ def spread(values: Iterable[float]) -> Spread:
 
 def speed(race: Race, name: str) -> Spread | None:
     """How many times as fast as a contender we are, by the rounds that both took part in."""
-    ours, theirs = race.times(OURS), race.times(name)
-    common = ours.keys() & theirs.keys()
-    return spread(theirs[k] / ours[k] for k in common) if common else None
+    return relative(race, OURS, name)
+
+
+def relative(race: Race, name: str, base: str) -> Spread | None:
+    """How many times as fast as another a contender is, by the rounds that both took part in."""
+    own, others = race.times(name), race.times(base)
+    common = own.keys() & others.keys()
+    return spread(others[k] / own[k] for k in common) if common else None
 
 
 def geometric_mean(values: Sequence[float]) -> float:

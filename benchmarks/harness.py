@@ -105,6 +105,11 @@ def report(title: str, results: list[Result], **facts: object) -> None:
         spread = f"{result.ratio:.2f} [{result.ratio_low:.2f}, {result.ratio_high:.2f}]"
         table.add_row(result.name, f"{result.microseconds:.1f}", spread)
     Console().print(table)
+    write(title, **facts, results=[asdict(result) for result in results])
+
+
+def write(title: str, **facts: object) -> None:
+    """Write what was found as JSON into `benchmarks/results`."""
     RESULTS.mkdir(exist_ok=True)
-    document = {"title": title, "machine": here, **facts, "results": [asdict(result) for result in results]}
+    document = {"title": title, "machine": machine(), **facts}
     (RESULTS / f"{title.replace(' ', '_')}.json").write_text(json.dumps(document, indent=2) + "\n")

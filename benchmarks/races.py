@@ -22,6 +22,7 @@ def hold(
     burst: float,
     budget: float,
     step: Callable[[], object],
+    least: int = 1,
 ) -> None:
     """Fill the race's lanes. A peer that cannot run the network is left out; a wrong output ends the program."""
     workers: dict[str, Worker] = {}
@@ -41,7 +42,7 @@ def hold(
                 continue
             expected = expected or _stored(outputs)
             check(f"{item.name} on {race.network}.{race.format}, batch {race.batch}", _stored(outputs), expected)
-        take_turns(workers, race.lanes, rounds=rounds, burst=burst, budget=budget, step=step)
+        take_turns(workers, race.lanes, rounds=rounds, burst=burst, budget=budget, least=least, step=step)
     finally:
         for worker in workers.values():
             worker.close()
@@ -50,9 +51,10 @@ def hold(
 def _start(item: Contender, race: Race, outputs: Path, scratch: Path) -> Worker:
     environment = {"LITEHOUSE_CACHE_DIR": str(scratch / "cache")}
     if item.peer:
-        environment = {"OMP_NUM_THREADS": str(race.threads), "GLOG_v": "3"}
+        # Its Python must not find Litehouse's modules of the same names.
+        environment = {"OMP_NUM_THREADS": str(race.threads), "GLOG_v": "3", "PYTHONPATH": ""}
     command = item.command(race.network, race.batch, race.threads, outputs)
-    return Worker(command, scratch / f"{item.name}.log", patience=PATIENCE, **environment)
+    return Worker(command, scratch / f"{item.name}.log", patience=PATIENCE, clients=item.clients, **environment)
 
 
 def _stored(path: Path) -> list[np.ndarray]:

@@ -16,7 +16,7 @@ import datetime
 import itertools
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from benchmarks.figures import OURS, Lane, Race
 from benchmarks.harness import RESULTS, machine
 from benchmarks.networks import NAMES, WRITTEN, file
 from benchmarks.networks.build import build
+from benchmarks.options import numbers, some
 from benchmarks.peak import measure
 from benchmarks.progress import progress
 from benchmarks.races import hold
@@ -40,11 +41,11 @@ Key = tuple[str, str, int, int]
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks suite", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--networks", type=_some(NAMES), default=NAMES, help=f"some of {','.join(NAMES)}")
-    parser.add_argument("--formats", type=_some(tuple(CONTENDERS)), default=tuple(CONTENDERS), help="mindir,mge")
-    parser.add_argument("--batches", type=_numbers, default=(1, 8))
-    parser.add_argument("--threads", type=_numbers, default=(1, 2))
-    parser.add_argument("--without", type=_some(EVERYONE), default=(), help=f"some of {','.join(EVERYONE)}")
+    parser.add_argument("--networks", type=some(NAMES), default=NAMES, help=f"some of {','.join(NAMES)}")
+    parser.add_argument("--formats", type=some(tuple(CONTENDERS)), default=tuple(CONTENDERS), help="mindir,mge")
+    parser.add_argument("--batches", type=numbers, default=(1, 8))
+    parser.add_argument("--threads", type=numbers, default=(1, 2))
+    parser.add_argument("--without", type=some(EVERYONE), default=(), help=f"some of {','.join(EVERYONE)}")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--burst", type=float, default=0.25, metavar="SECONDS", help="how long a turn is, about")
     parser.add_argument("--budget", type=float, default=20, metavar="SECONDS", help="for one contender of a race")
@@ -57,20 +58,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     if given.clock == "cpu" and given.threads != (1,):
         parser.error("--clock cpu tells nothing about several threads; add --threads 1")
     return given
-
-
-def _some(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    def words(text: str) -> tuple[str, ...]:
-        found = tuple(text.split(","))
-        if unknown := set(found) - set(known):
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))}: there are {', '.join(known)}")
-        return found
-
-    return words
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
 
 
 def main(arguments: Sequence[str] = ()) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from benchmarks.chart import bars
 from benchmarks.contenders import CONTENDERS
-from benchmarks.figures import BARE, OTHER, OURS, Race, Spread, geometric_mean, speed, spread
+from benchmarks.figures import BARE, OTHER, OURS, Race, Spread, geometric_mean, relative, speed
 from benchmarks.networks import TITLES
 
 LEAST = 0.97  # what the worst ratio to the better bare engine is held against
@@ -62,7 +62,7 @@ def _table(races: Sequence[Race], names: Sequence[str], peaks: Mapping[int, floa
         part = race.flops / best / peaks[race.threads] if race.threads in peaks else None
         cells = [TITLES.get(race.network, race.network), str(race.batch), str(race.threads)]
         cells += [str(ours.facts.get("engine", "")), milliseconds(best), milliseconds(statistics.median(times))]
-        cells += [f"{part:.0%}" if part is not None else "–", *(_cell(speed(race, name)) for name in others)]
+        cells += [f"{part:.0%}" if part is not None else "–", *(cell(speed(race, name)) for name in others)]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -72,7 +72,8 @@ def milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3g}" if seconds < 1 else f"{seconds * 1e3:.0f}"
 
 
-def _cell(found: Spread | None) -> str:
+def cell(found: Spread | None) -> str:
+    """A median and its range."""
     return "–" if found is None else f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
@@ -101,14 +102,9 @@ def chart(races: Sequence[Race]) -> str:
         group = {}
         for name in names:
             own = [race for race in races if race.network == network and race.format == "mindir"]
-            found = [_relative(race, name) for race in own if race.times(BARE).keys() & race.times(name).keys()]
+            found = [one.median for race in own if (one := relative(race, name, BARE))]
             if found:
                 group[name] = geometric_mean(found)
         groups[TITLES.get(network, network).split(",")[0]] = group
     shown = [name for name in names if any(name in group for group in groups.values())]
     return bars("Speed relative to bare ONNX Runtime (higher is faster)", groups, shown)
-
-
-def _relative(race: Race, name: str) -> float:
-    base, own = race.times(BARE), race.times(name)
-    return spread(base[k] / own[k] for k in base.keys() & own.keys()).median

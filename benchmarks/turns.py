@@ -31,9 +31,20 @@ class WorkerError(Exception):
 class Worker:
     """A process that speaks as `benchmarks.workers.loop` does."""
 
-    def __init__(self, command: Sequence[str], log: Path, *, patience: float, **environment: str) -> None:
-        """Start it; it loads while others do. `log` takes what it prints, `patience` is the longest wait in seconds."""
+    def __init__(
+        self, command: Sequence[str], log: Path, *, patience: float, clients: int = 1, **environment: str
+    ) -> None:
+        """Start it; it loads while others do.
+
+        Args:
+            command: How.
+            log: Takes what it prints.
+            patience: The longest wait for an answer, in seconds.
+            clients: How many threads share the calls of a burst.
+            **environment: Variables.
+        """
         self._log, self._patience = log, patience
+        self._clients = f" {clients}" if clients > 1 else ""
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -56,7 +67,7 @@ class Worker:
         """Let it run."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(f"{warm} {calls}\n".encode())
+            self._process.stdin.write(f"{warm} {calls}{self._clients}\n".encode())
         except BrokenPipeError:
             raise WorkerError(self._end()) from None
         return Burst(*map(float, self._answer().split()))
@@ -98,10 +109,11 @@ def take_turns(
     rounds: int,
     burst: float,
     budget: float,
+    least: int = 1,
     step: Callable[[], object] = lambda: None,
 ) -> None:
     """Let the workers run in turn, in every other round in the opposite order, and write their times into the lanes."""
-    shares = {name: share(_seconds(worker, burst), rounds, burst, budget) for name, worker in workers.items()}
+    shares = {name: share(_seconds(worker, burst), rounds, burst, budget, least) for name, worker in workers.items()}
     for number in range(rounds):
         for name in list(workers) if number % 2 == 0 else list(workers)[::-1]:
             if number in shares[name].rounds:

@@ -45,6 +45,18 @@ def engine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
+@pytest.fixture(autouse=True)
+def _starts_anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every load is that of a process of its own, which has no other session of the file, unless a test is about it."""
+    if "sibling_sessions" not in request.fixturenames:
+        monkeypatch.setattr("litehouse.loading._can_share", lambda _: False)
+
+
+@pytest.fixture
+def sibling_sessions() -> None:
+    """Let sessions of one file share what is compiled."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the user's cache out of the tests: all workers share one that lasts as long as they do."""
     config.addinivalue_line("markers", "openvino: runs OpenVINO, and skips where that is not safe")

@@ -34,16 +34,19 @@ def node(op: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProt
     return helper.make_node(op, inputs.split(), outputs.split(), **attributes)
 
 
+def mlp_weights(seed: int = 0) -> dict[str, np.ndarray]:
+    """The weights of `mlp`."""
+    random = np.random.default_rng(seed)
+    return {"w1": random.normal(size=(4, 300)).astype("f"), "w2": random.normal(size=(300, 3)).astype("f")}
+
+
 def mlp(batch: int | str = 2, *, seed: int = 0) -> bytes:
     """Two layers, 4 -> 300 -> 3: one weight is large enough to go to the engines by memory."""
-    random = np.random.default_rng(seed)
-    weights = {"w1": random.normal(size=(4, 300)).astype("f"), "w2": random.normal(size=(300, 3)).astype("f")}
     nodes = [node("MatMul", "x w1", "h"), node("Relu", "h", "r"), node("MatMul", "r w2", "y")]
-    return model(nodes, {"x": [batch, 4]}, {"y": [batch, 3]}, weights)
+    return model(nodes, {"x": [batch, 4]}, {"y": [batch, 3]}, mlp_weights(seed))
 
 
 def mlp_result(x: np.ndarray, *, seed: int = 0) -> np.ndarray:
     """What `mlp` computes, by hand."""
-    random = np.random.default_rng(seed)
-    w1, w2 = random.normal(size=(4, 300)).astype("f"), random.normal(size=(300, 3)).astype("f")
+    w1, w2 = mlp_weights(seed).values()
     return np.maximum(x @ w1, 0) @ w2

@@ -22,9 +22,11 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_examples(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples of a page run one after another, as a reader would type them."""
-    monkeypatch.chdir(REPOSITORY)
+def test_python_examples(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of a page run one after another, as a reader would type them; what they write is not left behind."""
+    for folder in ("examples", "tests"):
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
     for block in _blocks(page, "python"):
         exec(compile(block, f"{page.name} example", "exec"), names)

@@ -70,7 +70,7 @@ def test_threads_of_onnxruntime(threads: int) -> None:
 @pytest.mark.openvino
 def test_threads_of_openvino() -> None:
     session = litehouse.load(mlp(), engine="openvino", threads=2)
-    assert session._current().program.compiled.get_property("INFERENCE_NUM_THREADS") == 2
+    assert session._open().current.program.compiled.get_property("INFERENCE_NUM_THREADS") == 2
 
 
 def test_inter_op_runs_ops_side_by_side() -> None:
@@ -116,7 +116,7 @@ def test_classes_of_cores_bind_the_pool(monkeypatch: pytest.MonkeyPatch, affinit
     """On a machine where one core is faster than the others, as sysfs would tell."""
     everything = os.sched_getaffinity(0)
     fast = min(everything)
-    monkeypatch.setattr("litehouse.parallel.affinity._speed", lambda cpu: int(cpu.name == f"cpu{fast}"))
+    monkeypatch.setattr("litehouse.cores.affinity._speed", lambda cpu: int(cpu.name == f"cpu{fast}"))
     before = _threads()
     session = litehouse.load(mlp(), threads=2, affinity=affinity)
     pool = _threads() - before
@@ -158,4 +158,4 @@ def test_a_device_that_is_missing(device: str, missing: str) -> None:
 def test_workers_are_streams_of_openvino() -> None:
     for workers, streams in ((1, 1), (2, 2)):
         session = litehouse.load(mlp(), engine="openvino", threads=1, workers=workers)
-        assert session._program.compiled.get_property("NUM_STREAMS") == streams
+        assert session.loaded.built.program.compiled.get_property("NUM_STREAMS") == streams

@@ -1,5 +1,7 @@
 """`Session`: running, checking inputs, resizing, threads."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -107,9 +109,9 @@ def test_many_threads_share_a_session(engine: str) -> None:
 def test_resize_of_a_dynamic_dimension_keeps_the_program(engine: str) -> None:
     session = litehouse.load(mlp("batch"), engine=engine)
     assert session.inputs[0].shape == ("batch", 4)
-    program = session._current().program
+    program = session._open().current.program
     session.resize([[5, 4]])
-    assert session._current().program is program
+    assert session._open().current.program is program
     assert session.inputs[0].shape == (5, 4)
     assert session.outputs[0].shape == (5, 3)
     five = np.ones((5, 4), "f")
@@ -162,7 +164,7 @@ def test_shapes_are_remembered_up_to_a_bound() -> None:
     session = litehouse.load(mlp(2))
     for batch in range(1, 40):
         session.resize([[batch, 4]])
-    assert len(session._remembered) <= 16
+    assert len(session._open()._remembered) <= 16
     x = np.ones((39, 4), "f")
     assert_close(session.run([x])[0], mlp_result(x))
 
@@ -176,7 +178,7 @@ def test_a_session_with_state_that_is_closed_while_a_run_begins() -> None:
             session.close()
             raise IndexError
 
-    session._build.runners = Closing()
+    session._open().current.runners = Closing()
     with pytest.raises(litehouse.EngineError, match="closed"):
         session.run([np.zeros(info.shape, info.dtype) for info in session.inputs])
 
@@ -295,3 +297,61 @@ def test_a_number_as_input(engine: str) -> None:
     assert session(np.float32(2))[0] == -2
     with pytest.raises(litehouse.ShapeError, match=r"np\.array\(value, 'float32'\) makes one"):
         session(2.0)  # type: ignore[arg-type]
+
+
+def test_a_twin_shares_the_compiled_model_and_nothing_else() -> None:
+    first = litehouse.load(mlp("n"))
+    second = first.twin()
+    assert second.loaded is first.loaded
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype("f")
+    first.resize([(5, 4)])
+    second.resize([(3, 4)])
+    assert (first.inputs[0].shape, second.inputs[0].shape) == ((5, 4), (3, 4))
+    first.close()
+    assert_close(second.run([x])[0], mlp_result(x))
+    with pytest.raises(litehouse.EngineError, match="the session is closed"):
+        first.twin()
+
+
+def test_a_twin_has_a_state_of_its_own() -> None:
+    path = FIXTURES / "mindir" / "networks" / "counter.mindir"
+    first = litehouse.load(path)
+    inputs = [np.ones([size or 1 for size in info.shape], info.dtype) for info in first.inputs]
+    for _ in range(3):
+        first.run(inputs)
+    for found, expected in zip(first.twin().run(inputs), litehouse.load(path).run(inputs), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_inputs_of_any_size_run_whatever_the_session_was_resized_to(engine: str) -> None:
+    session = litehouse.load(mlp(), engine=engine)
+    for rows in (2, 5, 1, 2):
+        x = np.random.default_rng(rows).normal(size=(rows, 4)).astype("f")
+        assert_close(session.run_any([x])[0], mlp_result(x))
+    assert session.inputs[0].shape == (2, 4)
+
+
+def test_runs_of_one_program_share_their_runners() -> None:
+    session = litehouse.load(mlp("n"))
+    for rows in (2, 5, 1, 2):
+        session.run_any([np.ones((rows, 4), "f")])
+    assert len(session._open()._runners) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_forked_process_is_told_instead_of_left_waiting(threads: int, engine: str, x: np.ndarray) -> None:
+    session = litehouse.load(mlp(), threads=threads, engine=engine)
+    session.run([x])
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)  # a process that hangs ends
+        status = 2
+        try:
+            session.run([x])
+            status = 0
+        except litehouse.EngineError as error:
+            status = 1 if "was forked off after the model was loaded" in str(error) else 3
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == (0 if (threads, engine) == (1, "onnxruntime") else 1)
+    session.run([x])

@@ -8,19 +8,30 @@ Example:
 
 from litehouse._version import __version__
 from litehouse.errors import (
+    DeadlineError,
     EngineError,
     LimitError,
     LitehouseError,
     ModelFormatError,
+    Overloaded,
     ShapeError,
     UnsupportedOpError,
     WeightError,
+    WorkerError,
 )
+from litehouse.live import WeightInfo
+from litehouse.loading import attach, load, read
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Limits, Options
-from litehouse.session import Session, load, read
+from litehouse.parallel.batching import Batching
+from litehouse.parallel.pool import Pool
+from litehouse.session import Session
+from litehouse.weights import Arena
 
 __all__ = [
+    "Arena",
+    "Batching",
+    "DeadlineError",
     "EngineError",
     "LimitError",
     "Limits",
@@ -28,12 +39,17 @@ __all__ = [
     "Model",
     "ModelFormatError",
     "Options",
+    "Overloaded",
+    "Pool",
     "Session",
     "ShapeError",
     "TensorInfo",
     "UnsupportedOpError",
     "WeightError",
+    "WeightInfo",
+    "WorkerError",
     "__version__",
+    "attach",
     "load",
     "read",
 ]

@@ -73,5 +73,17 @@ class EngineError(LitehouseError):
     """An engine or device is missing, or an engine failed on this model."""
 
 
+class Overloaded(LitehouseError):  # noqa: N818  (it is no fault)
+    """A queue is full: the request was not taken. Try later."""
+
+
+class DeadlineError(LitehouseError):
+    """A request was not done in time."""
+
+
+class WorkerError(EngineError):
+    """The process that ran a request died."""
+
+
 class WeightError(LitehouseError):
     """A weight has the wrong name, shape, dtype or data."""

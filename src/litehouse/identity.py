@@ -56,11 +56,11 @@ class Origin:
         else:
             self.path = os.fsdecode(source)
             self.file = _absolute(self.path)
-            self._marks = _marks(self.file)
+            self._marks = marks_at(self.file)
 
     def beside(self, names: Iterable[str]) -> dict[str, Marks | None]:
         """What data files beside it look like now."""
-        return {name: _marks(self._place(name)) for name in names}
+        return {name: marks_at(self._place(name)) for name in names}
 
     def recall(self, cache: Cache, files: Files = NO_FILES) -> str | None:
         """What `identify` gave before for the same files; None where that is not noted. No file is read."""
@@ -91,10 +91,22 @@ class Origin:
 
     def has_changed(self) -> bool:
         """Whether the file is no longer the one that it was."""
-        return bool(self.file) and (self._marks is None or _marks(self.file) != self._marks)
+        return bool(self.file) and (self._marks is None or marks_at(self.file) != self._marks)
 
     def _place(self, name: str) -> str:
         return os.path.join(os.path.dirname(self.file), name)
+
+
+def content_of(path: str, files: Iterable[str] = ()) -> str:
+    """A digest of a file, and of data files beside it; empty where one cannot be read."""
+    digest = hashlib.sha256()
+    try:
+        for place in (path, *(os.path.join(os.path.dirname(path), name) for name in files)):
+            with open(place, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    except (OSError, ValueError):
+        return ""
+    return digest.hexdigest()
 
 
 def _joined(digests: list[str | None]) -> str | None:
@@ -103,13 +115,13 @@ def _joined(digests: list[str | None]) -> str | None:
 
 def _noted(marks: Marks | None, cache: Cache) -> str | None:
     """The digest that is noted for a file with these marks; None for one that was changed just now."""
-    noted = cache.record("files", _key(marks)) if _is_still(marks) else None
+    noted = cache.record("files", _key(marks)) if is_still(marks) else None
     return None if noted is None else noted.get("content")
 
 
 def _content(path: str, marks: Marks | None, cache: Cache) -> str | None:
     """A digest of a file that has these marks before and after. Where it lay still, it is noted."""
-    if marks is None or _marks(path) != marks:
+    if marks is None or marks_at(path) != marks:
         return None
     if (noted := _noted(marks, cache)) is not None:
         return noted
@@ -118,9 +130,9 @@ def _content(path: str, marks: Marks | None, cache: Cache) -> str | None:
             content = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None
-    if _marks(path) != marks:
+    if marks_at(path) != marks:
         return None
-    if _is_still(marks):
+    if is_still(marks):
         cache.put_record("files", _key(marks), {"content": content})
     return content
 
@@ -129,7 +141,8 @@ def _key(marks: Marks | None) -> str:
     return hashlib.sha256(repr(marks).encode(errors="surrogateescape")).hexdigest()
 
 
-def _is_still(marks: Marks | None) -> bool:
+def is_still(marks: Marks | None) -> bool:
+    """Whether a file was not changed just now, so that its marks tell it from what it becomes next."""
     return marks is not None and time.time() - max(marks[-2:]) / 1e9 > YOUNG_SECONDS
 
 
@@ -168,7 +181,7 @@ def marks_of(path: str, status: os.stat_result) -> Marks:
     return path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _marks(path: str) -> Marks | None:
+def marks_at(path: str) -> Marks | None:
     """The marks of a file under its real path; None for no regular file."""
     try:
         status, real = os.stat(path), os.path.realpath(path)

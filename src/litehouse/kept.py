@@ -20,7 +20,7 @@ from litehouse.identity import Files, Origin, own_identity
 from litehouse.model import Model, State, TensorInfo
 from litehouse.options import Limits
 from litehouse.weights import Weights
-from litehouse.weights.store import ALIGNMENT
+from litehouse.weights.store import ALIGNMENT, dtype_named
 from litehouse.weights.store import Entry as Place
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class KeptModel(Model):
         """The model that `store` kept; all but the graph and the weights is set."""
         facts, model = kept.facts, cls.__new__(cls)
         model._kept = kept
-        model.inputs = _infos(facts["inputs"])
-        model.outputs = _infos(facts["outputs"])
+        model.inputs = infos_of(facts["inputs"])
+        model.outputs = infos_of(facts["outputs"])
         model.format = facts["format"]
         model.path = origin.path
         model.metadata = facts["metadata"]
@@ -53,8 +53,9 @@ class KeptModel(Model):
         model.defaults = dict(kept.table("defaults"))
         model.translate = kept.translate if facts["is_translated_anew"] else None
         model.files = files
+        model.updatable, model.live = tuple(facts["updatable"]), ()
         model.is_secret = False
-        model.origin = origin
+        model.origin = model.read_from = origin
         return model
 
     @functools.cached_property
@@ -127,34 +128,42 @@ class _Kept:
         return self._again()
 
 
-def read(source: str | os.PathLike[str] | bytes, limits: Limits, setting: Path | bool) -> Model:
+def read(
+    source: str | os.PathLike[str] | bytes, limits: Limits, setting: Path | bool, updatable: tuple[str, ...] = ()
+) -> Model:
     """A model from the cache; else from its file, and kept if that took long."""
     cache, chosen = open_cache(setting), identity.find(source)
     if cache is None:
         warn_of_trouble(setting)
-        return _translated(chosen, limits)
+        origin = Origin(chosen)
+        model = translated(chosen, limits, updatable)
+        model.read_from = origin
+        return model
     origin = Origin(chosen)
-    found = find(cache, origin, limits, lambda: _translated(origin.file or chosen, limits))
+    found = find(cache, origin, limits, lambda: translated(origin.file or chosen, limits, updatable), updatable)
     if found is not None:
         return found
     start = time.perf_counter()
-    model = _translated(chosen, limits)
-    model.origin = origin
+    model = translated(chosen, limits, updatable)
+    model.origin = model.read_from = origin
     origin.seconds = time.perf_counter() - start
     if not model.is_secret:
         origin.identify(cache, model.files)
     if origin.seconds > KEEP_SECONDS:
-        store(cache, model, limits)
+        store(cache, model, limits, updatable)
     return model
 
 
-def _translated(source: str | os.PathLike[str] | bytes, limits: Limits) -> Model:
+def translated(source: str | os.PathLike[str] | bytes, limits: Limits, updatable: tuple[str, ...]) -> Model:
+    """A model, read from its file."""
     from litehouse import formats, passes
 
-    return passes.prepare(formats.read(source, limits=limits))
+    return passes.prepare(formats.read(source, limits=limits, updatable=updatable))
 
 
-def find(cache: Cache, origin: Origin, limits: Limits, read: Callable[[], Model]) -> Model | None:
+def find(
+    cache: Cache, origin: Origin, limits: Limits, read: Callable[[], Model], updatable: tuple[str, ...] = ()
+) -> Model | None:
     """The translation of a file that is kept; None without one.
 
     Args:
@@ -162,9 +171,10 @@ def find(cache: Cache, origin: Origin, limits: Limits, read: Callable[[], Model]
         origin: What tells it from others.
         limits: What it was read with.
         read: Reads the file itself.
+        updatable: What it was read with.
     """
     known = origin.recall(cache)
-    entry = cache.find(_key(known, limits), late=(WEIGHTS,)) if known else None
+    entry = cache.find(_key(known, limits, updatable), late=(WEIGHTS,)) if known else None
     if entry is None:
         return None
     try:
@@ -175,7 +185,7 @@ def find(cache: Cache, origin: Origin, limits: Limits, read: Callable[[], Model]
         # Bytes in memory are not held only to be read again: what was kept of them is checked at once.
         can_wait = bool(origin.file)
         is_held = can_wait or entry.facts["is_translated_anew"]
-        kept = _Kept(cache, entry, _reader(origin, files, read) if is_held else None)
+        kept = _Kept(cache, entry, reader(origin, files, read) if is_held else None)
         if (not can_wait or entry.facts["places"]["defaults"]) and not kept.is_sound:
             return None
         model = KeptModel.of(kept, origin, files)
@@ -185,7 +195,7 @@ def find(cache: Cache, origin: Origin, limits: Limits, read: Callable[[], Model]
     return model
 
 
-def _reader(origin: Origin, files: Files, read: Callable[[], Model]) -> Callable[[], Model]:
+def reader(origin: Origin, files: Files, read: Callable[[], Model]) -> Callable[[], Model]:
     """Reads a file again, if it is still what it was: else that would be another model."""
 
     def again() -> Model:
@@ -197,7 +207,7 @@ def _reader(origin: Origin, files: Files, read: Callable[[], Model]) -> Callable
     return again
 
 
-def store(cache: Cache, model: Model, limits: Limits) -> None:
+def store(cache: Cache, model: Model, limits: Limits, updatable: tuple[str, ...] = ()) -> None:
     """Keep a translation, if its file is one that may be kept and there is room; else nothing happens."""
     origin = model.origin
     whole = None if model.is_secret or origin is None else origin.identify(cache, model.files)
@@ -207,13 +217,14 @@ def store(cache: Cache, model: Model, limits: Limits) -> None:
     facts = {
         "what": "translation",
         "path": origin.file or model.path,
-        "inputs": _info_facts(model.inputs),
-        "outputs": _info_facts(model.outputs),
+        "inputs": info_facts(model.inputs),
+        "outputs": info_facts(model.outputs),
         "format": model.format,
         "metadata": model.metadata,
         "source_ops": model.source_ops,
         "states": [(state.name, state.output) for state in model.states],
         "fixed_nodes": list(model.fixed_nodes),
+        "updatable": list(model.updatable),
         "files": list(model.files),
         "whole": whole,
         "given_names": model.given_names,
@@ -223,14 +234,14 @@ def store(cache: Cache, model: Model, limits: Limits) -> None:
     try:
         tables = _tables(model)
         if cache.has_room_for(SHARE * sum(array.nbytes for table in tables.values() for array in table.values())):
-            key = _key(origin.content, limits)
+            key = _key(origin.content, limits, updatable)
             cache.store(key, facts, lambda folder: places.update(_write(model, tables, folder)))
     except Exception:  # noqa: BLE001  (libraries raise many types, and the model can be used all the same)
         return
 
 
-def _key(known: str, limits: Limits) -> str:
-    return hashlib.sha256(f"translation {known} {own_identity()} {limits}".encode()).hexdigest()
+def _key(known: str, limits: Limits, updatable: tuple[str, ...]) -> str:
+    return hashlib.sha256(f"translation {known} {own_identity()} {limits} {updatable}".encode()).hexdigest()
 
 
 def _tables(model: Model) -> dict[str, dict[str, np.ndarray]]:
@@ -300,21 +311,14 @@ def _map(path: Path) -> mmap.mmap | None:
 
 
 def _place(offset: int, dtype: str, shape: list[int]) -> Place:
-    return Place(offset, _dtype(dtype), tuple(shape))
+    return Place(offset, dtype_named(dtype), tuple(shape))
 
 
-def _dtype(name: str) -> np.dtype:
-    if name == "bfloat16" or name.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2")):
-        import ml_dtypes
-
-        special: np.dtype = np.dtype(getattr(ml_dtypes, name))
-        return special
-    return np.dtype(name)
+def infos_of(facts: Iterable[Any]) -> tuple[TensorInfo, ...]:
+    """What `info_facts` described."""
+    return tuple(TensorInfo(name, dtype_named(dtype), tuple(shape)) for name, dtype, shape in facts)
 
 
-def _infos(facts: Iterable[Any]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(name, _dtype(dtype), tuple(shape)) for name, dtype, shape in facts)
-
-
-def _info_facts(infos: Iterable[TensorInfo]) -> list[Any]:
+def info_facts(infos: Iterable[TensorInfo]) -> list[Any]:
+    """Inputs or outputs as JSON can hold them."""
     return [(info.name, info.dtype.name, list(info.shape)) for info in infos]

@@ -68,8 +68,11 @@ class Model:
         translate: Translates the file anew for other shapes of its inputs, over the same weights; None where the graph
             serves all shapes. With `every=True` all variables of the file are outputs.
         files: The data files beside the file, and what they looked like when they were read.
+        updatable: Weights that nothing in the graph was computed from, so that they may be given other values.
+        live: Those of them that are given to each run: in what an engine compiles they follow the states.
         is_secret: Whether the file was encrypted: nothing that was made of it may be left on a disk.
-        origin: What tells the file from others; None for a model that came from no file.
+        origin: What tells the file from others, for those that keep what is made of it; None where nothing may be.
+        read_from: What tells the file that it was read from, whatever was done to the model since.
     """
 
     graph: ir.Model
@@ -85,13 +88,21 @@ class Model:
     defaults: dict[str, np.ndarray] = field(default_factory=dict)
     translate: Callable[..., Model] | None = None
     files: Files = field(default_factory=dict)
+    updatable: tuple[str, ...] = ()
+    live: tuple[str, ...] = ()
     is_secret: bool = False
     origin: Origin | None = field(default=None, init=False)  # what `replace` changes is another model
+    read_from: Origin | None = field(default=None, init=False)
+
+    @property
+    def weight_shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+        """Dtype and shape of all weights."""
+        return {name: (array.dtype, array.shape) for name, array in self.weights.items()}
 
     @property
     def fed_names(self) -> list[str]:
-        """The names of all that the graph takes: the inputs, then the states."""
-        return [info.name for info in self.inputs] + [state.name for state in self.states]
+        """The names of all that a compiled model takes: the inputs, then the states, then the live weights."""
+        return [*(info.name for info in self.inputs), *(state.name for state in self.states), *self.live]
 
     @property
     def given_names(self) -> list[str]:

@@ -2,109 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
+import functools
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from litehouse.errors import EngineError, LitehouseError, ShapeError, UnsupportedOpError
+from litehouse import lora
+from litehouse.builds import CLOSED, FORKED, Builds, Loaded
+from litehouse.cores import neighbours
+from litehouse.cores.budget import give_back_memory
+from litehouse.errors import EngineError, ShapeError, WeightError
+from litehouse.live import Arrays, Live, WeightInfo, settle, with_values
 from litehouse.model import Model, TensorInfo
-from litehouse.options import Limits, Options
-from litehouse.signature import as_list, checked, describe, fits, in_order, is_static, known_shape, shapes_in_order
+from litehouse.options import Options
+from litehouse.signature import (
+    accept,
+    as_list,
+    checked,
+    describe,
+    in_order,
+    shapes_in_order,
+)
 
 if TYPE_CHECKING:
-    from litehouse.engines.base import Program, Runner
+    from litehouse.engines.base import Stoppable
     from litehouse.engines.choice import Choice
     from litehouse.engines.select import Selected
+    from litehouse.sharing import Attached, Received, Sharing
+    from litehouse.weights import Arena
 
-REMEMBERED_SHAPES = 16
 ndarray = np.ndarray  # looked up once
-PLAIN_MODE = "AES-GCM"  # the usual one, which says nothing about a file that is not encrypted
-
-
-def read(
-    source: str | os.PathLike[str] | bytes,
-    *,
-    key: bytes | None = None,
-    mode: str = "AES-GCM",
-    limits: Limits | None = None,
-    cache: Path | bool = False,
-) -> Model:
-    """Read a model file without building it: to inspect or convert it.
-
-    Args:
-        source: A path, or the bytes of a file.
-        key: The key of an encrypted file.
-        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
-        limits: What the file may ask for.
-        cache: Where translations are kept, as in `Options`; sessions of the model then use it too. Leave it out for a
-            model whose graph or weights you change.
-
-    Raises:
-        ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
-        UnsupportedOpError: It uses ops that Litehouse does not run.
-    """
-    if key is not None and not isinstance(key, bytes):
-        raise TypeError(f"key must be bytes, not {type(key).__name__}; b'...' or text.encode() gives them")
-    if cache is not False and key is None and mode == PLAIN_MODE:
-        from litehouse import kept
-
-        return kept.read(source, limits or Limits(), cache)
-    from litehouse import formats, passes
-
-    return passes.prepare(formats.read(source, key=key, mode=mode, limits=limits))
-
-
-def load(
-    source: str | os.PathLike[str] | bytes,
-    *,
-    key: bytes | None = None,
-    mode: str = "AES-GCM",
-    options: Options | None = None,
-    **fields: Any,
-) -> Session:
-    """Load a model and make it ready to run.
-
-    Args:
-        source: A path, or the bytes of a file: `.mindir`, `.ms`, `.mge` or `.onnx`.
-        key: The key of an encrypted file.
-        mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`; for MegEngine files the name of a cipher.
-        options: How to run it.
-        **fields: Fields of `Options`, as `threads=2`; they win over `options`.
-
-    Raises:
-        ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
-        UnsupportedOpError: It uses ops that Litehouse does not run.
-        EngineError: No engine can run it here.
-    """
-    if options is not None and not isinstance(options, Options):
-        raise TypeError(
-            f"options must be Options, not {type(options).__name__}; fields can be given by name: threads=2"
-        )
-    unknown = sorted(set(fields) - set(Options.__slots__))
-    if unknown:
-        raise TypeError(f"there is no option {unknown[0]!r}; the options are {', '.join(Options.__slots__)}")
-    options = replace(options or Options(), **fields)
-    return Session(read(source, key=key, mode=mode, limits=options.limits, cache=options.cache), options)
-
-
-@dataclass(slots=True)
-class _Build:
-    """A program with the shapes that it was built for, and its idle runners."""
-
-    program: Program
-    inputs: tuple[TensorInfo, ...]
-    outputs: tuple[TensorInfo, ...] | None
-    expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
-    choice: Choice
-    runners: list[Runner] = field(default_factory=list)
 
 
 class Session:
@@ -113,36 +44,82 @@ class Session:
     Attributes:
         model: The model.
         options: How it is run.
-        engine: The name of the engine in use; its `reason` says why, and its `figures` what was measured at this size.
-        precision: What the engine computes in: "fp32", "fp16" or "bf16".
     """
-
-    engine: Choice
-    precision: str
 
     def __init__(self, model: Model, options: Options | None = None) -> None:
         """Choose an engine and compile the model; `litehouse.load` does this from a file."""
         from litehouse.engines.build import build
 
-        self.model = model
-        self.options = options or Options()
-        self._resizing = threading.Lock()
+        model, options = settle(model, options or Options())
+        self._begin(Loaded(model, options, build(model, options)))
+
+    @classmethod
+    def of(cls, loaded: Loaded, attached: Attached | None = None) -> Session:
+        """A session of a model that is compiled already, with the size, state and weights of the file.
+
+        Args:
+            loaded: The compiled model.
+            attached: The memory of another process that it uses.
+        """
+        session = object.__new__(cls)
+        if attached is None:
+            session._begin(loaded)
+        else:
+            session._begin(loaded, Live(loaded.model, loaded.built.engine.hold, attached.now.arrays))
+            session._follow_from(attached, attached.now)
+        return session
+
+    def twin(self) -> Session:
+        """Another session of the compiled model, with the file's size and state: the weights are in memory once.
+
+        What is updated in place is updated for both; where the model is built anew, for one of them.
+        """
+        other = object.__new__(type(self))
+        with self._live.updating, self._switching:
+            is_one = not self.model.updatable or bool(self.model.live)
+            other._begin(self.loaded, self._live if is_one else self._live.copy())
+            other._arena = self._arena
+            if self._attached is not None:
+                other._follow_from(self._attached, self._followed)
+        return other
+
+    def _begin(self, loaded: Loaded, live: Live | None = None) -> None:
+        self.model, self.options = loaded.model, loaded.options
+        self._live = live or Live(loaded.model, loaded.built.engine.hold)
+        self._live.sessions.add(self)
+        self._attached: Attached | None = None
+        self._followed: Received | None = None  # what is in use of it
+        self._arena: Arena | None = None
+        self._switching = threading.RLock()  # held while other builds take the place of those in use
         self._state_lock = threading.Lock()
         self._state = self._first_state()
-        self._has_state = bool(self._state)
-        self._remembered: OrderedDict[tuple[tuple[int, ...], ...], _Build] = OrderedDict()
-        built = build(model, self.options)
-        self._program: Program | None
-        self._use(built, model.inputs)
-        has_choice = self.options.engine == "auto" or self.options.precision == "fp16"
-        is_timed = has_choice and self.options.tune != "off"
-        self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
-        self._build: _Build | None = _build(built.program, model.inputs, model.outputs, self.engine)
+        self._takes_more = bool(self._state or loaded.model.live)
+        self._builds: Builds | None = Builds(loaded, self._live)
+        _sessions.add(self)
+
+    def _follow_from(self, attached: Attached, now: Received | None) -> None:
+        attached.sessions.add(self)
+        self._attached, self._followed = attached, now
+
+    @property
+    def loaded(self) -> Loaded:
+        """The compiled model, of which other sessions can be made."""
+        return self._open().loaded
+
+    @property
+    def engine(self) -> Choice:
+        """The name of the engine in use; its `reason` says why, and its `figures` what was measured at this size."""
+        return self._builds.current.choice if self._builds is not None else self._last_choice
+
+    @property
+    def precision(self) -> str:
+        """What the engine computes in: "fp32", "fp16" or "bf16"."""
+        return self.engine.precision
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """What `run` takes, in order, with the present shapes."""
-        return self._current().inputs
+        return self._open().current.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -150,10 +127,7 @@ class Session:
 
         After a resize the shapes come from a run on zeros, made when they are first asked for.
         """
-        build = self._current()
-        if build.outputs is None:
-            build.outputs = self._trial(build)
-        return build.outputs
+        return self._open().outputs()
 
     def __call__(self, *arrays: np.ndarray, **named: np.ndarray) -> tuple[np.ndarray, ...]:
         """Run with arrays in order or by name: `(scores,) = session(image)`."""
@@ -171,9 +145,12 @@ class Session:
             ShapeError: The count, a dtype or a shape is wrong. The session stays usable.
             EngineError: The engine failed.
         """
-        build = self._build
-        if build is None:
-            raise EngineError("the session is closed; load the model again")
+        if self._attached is not None:
+            self._follow()
+        builds = self._builds
+        if builds is None:
+            raise EngineError(CLOSED)
+        build = builds.current
         if type(inputs) is not list:
             inputs = as_list(inputs, build.inputs)
         if len(inputs) != len(build.expected):
@@ -190,14 +167,153 @@ class Session:
             ):
                 inputs = [checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
                 break
+        runner = build.take()
         try:
-            runner = build.runners.pop()  # list operations are atomic: no lock
-        except IndexError:
-            runner = build.program.bind()
-        try:
-            return self._run_with_state(runner, inputs) if self._has_state else runner.run(inputs)
+            return self._run_with_more(runner.run, inputs) if self._takes_more else runner.run(inputs)
         finally:
             build.runners.append(runner)
+
+    def run_any(self, inputs: Sequence[np.ndarray], stoppable: Stoppable | None = None) -> list[np.ndarray]:
+        """The outputs for inputs of any shapes that the model can take, whatever the session was resized to.
+
+        Args:
+            inputs: One array per input, in order or by name.
+            stoppable: Told how another thread stops the run, and None when it has ended.
+
+        Raises:
+            ShapeError: The count or a dtype is wrong, or the model cannot take these shapes.
+            EngineError: The engine failed, or was stopped.
+        """
+        if self._attached is not None:
+            self._follow()
+        inputs = accept(inputs, self.model.inputs, any_size=True)
+        build = self._open().at(tuple(array.shape for array in inputs))
+        runner = build.take()
+        try:
+            run = runner.run if stoppable is None else functools.partial(runner.run_stoppable, stoppable=stoppable)
+            return self._run_with_more(run, inputs) if self._takes_more else run(inputs)
+        finally:
+            build.runners.append(runner)
+
+    @property
+    def weights(self) -> dict[str, WeightInfo]:
+        """All weights of the file, by its own names for them."""
+        updatable = set(self.model.updatable)
+        return {
+            name: WeightInfo(name, dtype, shape, name in updatable and self._attached is None)
+            for name, (dtype, shape) in self.model.weight_shapes.items()
+        }
+
+    def update_weights(self, new: Mapping[str, np.ndarray], *, allow_nan: bool = False) -> None:
+        """Give weights other values, all of them or none.
+
+        A run that starts after this sees the new ones; one that is under way, the old ones, all of them. The arrays are
+        copied. Updates by several threads take turns.
+
+        Args:
+            new: The values by name, with the dtype and shape that the weights have.
+            allow_nan: Take values that are not numbers, too.
+
+        Raises:
+            WeightError: A name, dtype, shape or value is wrong; the text tells all that are. The old values stay.
+            EngineError: The model cannot be built with them. The old values stay.
+        """
+        self._updatable().update(new, self._install, allow_nan=allow_nan)
+
+    def update_weights_from(self, path: str | os.PathLike[str], *, scale: float = 1.0, allow_nan: bool = False) -> None:
+        """Give weights the values that a safetensors file has for them.
+
+        Pairs of low-rank matrices (`NAME.lora_A` and `lora_B`, or `lora_down` and `lora_up`, with `NAME.alpha`) are an
+        adapter: `scale * alpha / rank * up @ down` is added to the weight. It stays merged when the weight is updated,
+        takes the place of what came from the same path before, and is taken out by `remove_adapter`.
+
+        Args:
+            path: The file.
+            scale: How much of an adapter is added.
+            allow_nan: Take values that are not numbers, too.
+
+        Raises:
+            WeightError: As for `update_weights`, or the file is broken. The old values stay.
+        """
+        if not isinstance(scale, int | float):
+            raise TypeError(f"scale must be a number, not {type(scale).__name__}")
+        self._updatable().add(_label(path), lora.load(path), self._install, scale=scale, allow_nan=allow_nan)
+
+    @property
+    def adapters(self) -> tuple[str, ...]:
+        """The absolute paths of the adapters that are merged into the weights."""
+        return self._live.adapters
+
+    def remove_adapter(self, path: str | os.PathLike[str]) -> None:
+        """Take an adapter out again: the weights are what they would be without it, to the bit.
+
+        Raises:
+            WeightError: No adapter came from that path.
+        """
+        self._updatable().remove(_label(path), self._install)
+
+    def share(self, pids: Iterable[int]) -> int:
+        """Let other processes use the memory of this session.
+
+        The session itself uses that memory, too, from now on: ONNX Runtime with weights as they are, not packed for the
+        CPU, which costs some networks a tenth of their speed. Others get each update of the weights.
+
+        Args:
+            pids: The processes that may have it. Nobody else gets it, whoever knows the handle. What was shared before
+                stays shared, also with those that were named then.
+
+        Returns:
+            The handle that `attach` takes.
+
+        Raises:
+            TypeError: `pids` are no numbers.
+            WeightError: There is no such process, or not enough memory.
+        """
+        from litehouse import sharing as memory
+
+        allowed = _numbers(pids)
+        self._own("share")
+        with self._live.updating:
+            sharing = self._live.shared()
+            if sharing is not None:
+                sharing.allow(allowed)
+                return int(sharing.handle)
+            model, built, sharing, arrays = memory.begin(self.model, self.options, self._open().choice, self._live)
+
+            def take() -> None:
+                self._live.take(arrays, self._live.values.number)
+                self._live.sharing = sharing
+                if isinstance(model, memory.AttachedModel):
+                    self._live.model = model
+
+            try:
+                sharing.allow(allowed)
+                self._adopt(model, built, take)
+            except BaseException:
+                if self._live.sharing is not sharing:
+                    sharing.close()
+                raise
+            return sharing.handle
+
+    def use_arena(self, arena: Arena) -> None:
+        """Take the weights from an arena: what several sessions have in common is then in memory once.
+
+        The model runs as after `share`: on ONNX Runtime with weights as they are, not packed for the CPU.
+
+        Args:
+            arena: The arena, of any number of sessions.
+        """
+        from litehouse import sharing as memory
+
+        self._own("move")
+        with self._live.updating:
+
+            def take() -> None:
+                self._arena = arena
+                if self.model.live:
+                    self._live.take(arena.intern(self._live.values.arrays), self._live.values.number)
+
+            self._adopt(self.model, memory.in_arena(self.model, self.options, self._open().choice, arena), take)
 
     @property
     def state(self) -> dict[str, np.ndarray]:
@@ -206,7 +322,7 @@ class Session:
         A session keeps these between runs, and runs of such a network take turns. Every session has its own.
         """
         with self._state_lock:
-            self._current()
+            self._open()
             names = [item.name for item in self.model.states]
             return {name: array.copy() for name, array in zip(names, self._state, strict=True)}
 
@@ -228,7 +344,7 @@ class Session:
             given = in_order(state, infos, "state")
             first = [checked(array, info).copy() for array, info in zip(given, infos, strict=True)]
         with self._state_lock:
-            self._current()
+            self._open()
             self._state = first
 
     def resize(self, shapes: Sequence[Sequence[int]] | Mapping[str, Sequence[int]]) -> None:
@@ -239,26 +355,29 @@ class Session:
         Raises:
             ShapeError: The count is wrong, or the model cannot take these shapes.
         """
-        wanted = shapes_in_order(self.model, shapes)
-        with self._resizing:
-            self._current()
-            build = self._remembered.get(wanted) or self._build_for(wanted)
-            self._remembered[wanted] = build
-            self._remembered.move_to_end(wanted)
-            if len(self._remembered) > REMEMBERED_SHAPES:
-                self._remembered.popitem(last=False)
-            self._build, self.engine = build, build.choice
+        with self._switching:
+            self._open().resize(shapes_in_order(self.model, shapes))
 
     def close(self) -> None:
         """Free the model's memory. The session cannot run afterwards."""
-        with self._state_lock:
-            self._build = self._program = None
-            self._state = []
-        self._remembered.clear()
+        with self._switching, self._state_lock:
+            builds = self._builds
+            if builds is not None:
+                self._last_choice = builds.current.choice
+            self._builds, self._state = None, []
+        if builds is not None:
+            builds.close()
+        self._live.sessions.discard(self)
+        if not self._live.sessions and (sharing := self._live.shared()) is not None:
+            sharing.close()
+        if self._attached is not None:
+            self._attached.sessions.discard(self)
+            if not self._attached.sessions:
+                self._attached.close()
 
     def __repr__(self) -> str:
         """The model, its signature and its engine."""
-        if self._build is None:
+        if self._builds is None:
             return f"<Session {self.model.path}: closed>"
         names = ", ".join(info.name for info in self.model.outputs)
         return f"<Session {self.model.path}: {describe(self.inputs)} -> {names}, on {self.engine}>"
@@ -271,110 +390,135 @@ class Session:
         """Close the session."""
         self.close()
 
-    def _use(self, built: Selected, inputs: tuple[TensorInfo, ...]) -> None:
-        self._engine = built.engine
-        self._program = built.program  # as the file has it; a resize may need another one
-        self.engine = built.choice
-        self.precision = built.choice.precision
-        self._choice, self._chosen_for = built.choice, inputs
+    def _updatable(self) -> Live:
+        self._own("update")
+        if not self.model.updatable:
+            raise WeightError(f"{self.model.path}: no weight is updatable; load it with updatable=[names] or 'all'")
+        return self._live
+
+    def _own(self, verb: str) -> None:
+        """Raise unless the weights are this process's own, and may be changed by it."""
+        if self._open().is_forked:
+            raise EngineError(FORKED)
+        if self._attached is not None:
+            raise WeightError(f"the weights belong to process {self._attached.pid}; {verb} them there")
+
+    def _install(self, changed: Arrays, take: Callable[[Arrays], None]) -> None:
+        """Make runs use these weights: what is live, they are given; else the model is built anew beside them."""
+        sharing = self._live.shared()
+        if not self.model.live:
+            self._swap(changed, take, sharing)
+        elif sharing is None:
+            take(changed)
+        else:
+            take(sharing.place(changed))
+            sharing.publish(self._live.values.number)
+
+    def _swap(self, changed: Arrays, take: Callable[[Arrays], None], sharing: Sharing | None) -> None:
+        from litehouse import sharing as memory
+        from litehouse.engines.build import rebuild
+
+        # All values, into the model as it was read: what updates before have made of it is not kept.
+        model = with_values(self._live.model, {**self._live.values.arrays, **changed})
+        choice, base = self._open().choice, None
+
+        def done() -> None:
+            take(changed)
+            if sharing is not None:
+                sharing.publish(self._live.values.number, base)
+
+        try:
+            with neighbours.aside(self._open()):
+                if sharing is not None:
+                    base = memory.freeze(model, self.options, choice, sharing.content)
+                    built = memory.thaw(base, model, self.options)
+                elif self._arena is not None:
+                    built = memory.in_arena(model, self.options, choice, self._arena)
+                else:
+                    built = rebuild(model, self.options, choice)
+            self._adopt(model, built, done)
+        except BaseException:
+            if base is not None and self.model is not model:
+                base.close()
+            raise
+
+    def _adopt(self, model: Model, built: Selected, done: Callable[[], None]) -> None:
+        """Use another build of the model from the next run on; `done` notes what it holds."""
+        builds = Builds(Loaded(model, self.options, built), self._live)
+        with self._switching:
+            before = self._open()
+            builds.succeed(before)
+            self.model, self._builds = model, builds
+            done()
+        before.retire()
+        del before
+        give_back_memory()  # what was made on the way, too
+
+    def _follow(self) -> None:
+        """Take over what the process that owns the weights has updated."""
+        assert self._attached is not None
+        if self._attached.latest() is self._followed:
+            return
+        with self._live.updating, self._switching:
+            now = self._attached.latest()  # again: what another thread has taken over meanwhile must not be undone
+            if now is not self._followed:
+                self._take_over(now)
+
+    def _take_over(self, now: Received) -> None:
+        from litehouse import sharing as memory
+
+        def take() -> None:
+            self._live.take(now.arrays, now.number)
+            self._followed = now
+
+        assert self._attached is not None
+        if self._followed is not None and now.base is self._followed.base:
+            take()
+        else:
+            model = self._live.model = self._attached.model(now)
+            self._adopt(model, memory.thaw(now.base, model, self.options), take)
+
+    def _renew_locks(self) -> None:
+        """This process was forked off: whoever held a lock is not there."""
+        self._switching, self._state_lock = threading.RLock(), threading.Lock()
 
     def _first_state(self) -> list[np.ndarray]:
         return [self.model.weights[state.name] for state in self.model.states]
 
-    def _run_with_state(self, runner: Runner, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _run_with_more(self, run: Callable[..., list[np.ndarray]], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Run with what the network keeps between runs, and with the weights that are live."""
+        held = self._live.values.held
+        if not self.model.states:
+            return run([*inputs, *held])
         with self._state_lock:
-            self._current()
-            results = runner.run([*inputs, *self._state])
+            self._open()
+            results = run([*inputs, *self._state, *held])
             count = len(results) - len(self._state)
             self._state = results[count:]
             return results[:count]
 
-    def _current(self) -> _Build:
-        if self._build is None:
-            raise EngineError("the session is closed; load the model again")
-        return self._build
-
-    def _build_for(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
-        model = self.model
-        infos = tuple(replace(info, shape=shape) for info, shape in zip(model.inputs, shapes, strict=True))
-        if all(fits(shape, info) for shape, info in zip(shapes, model.inputs, strict=True)):
-            if not self._is_settled:
-                self._settle(infos)
-            assert self._program is not None  # the session is open
-            outputs = model.outputs if is_static(model.outputs) else None
-            choice = self._choice if infos == self._chosen_for else self._choice_elsewhere(self._choice.parts)
-            return _build(self._program, infos, outputs, choice)
-        if model.translate is not None:
-            return self._translated(shapes)
-        if model.fixed_nodes:
-            raise ShapeError(
-                f"the file was exported for the shapes {[list(info.shape) for info in model.inputs]} and cannot take "
-                f"{[list(shape) for shape in shapes]}: {len(model.fixed_nodes)} nodes, as {model.fixed_nodes[0]}, "
-                "depend on them; export the network with dynamic shapes"
-            )
-        try:
-            build = _build(self._compile(model, shapes), infos, None, self._choice_elsewhere())
-            build.outputs = self._trial(build)
-        except (EngineError, MemoryError) as error:
-            wanted = [list(shape) for shape in shapes]
-            raise ShapeError(f"the network cannot take the shapes {wanted}: {error or 'not enough memory'}") from error
-        return build
-
-    def _compile(self, model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Program:
-        choice = self._choice
-        return self._engine.compile(model, self.options, shapes, choice.precision, is_plain=choice.is_plain)
-
-    def _choice_elsewhere(self, parts: int = 1) -> Choice:
-        """The choice, for sizes at which nothing was timed."""
-        facts = self._choice.facts() | {"parts": parts}
-        if facts["figures"]:
-            facts["reason"] = f"it was chosen for {describe(self._chosen_for)}: {facts['reason']}"
-        return type(self._choice).of(facts | {"figures": []})
-
-    def _settle(self, inputs: tuple[TensorInfo, ...]) -> None:
-        """Choose the engine anew, now that the sizes are known; later ones stay with it."""
-        from litehouse.engines.build import build
-
-        sized = copy.copy(self.model)
-        sized.inputs = inputs
-        with contextlib.suppress(EngineError):  # then what is built serves
-            self._use(build(sized, self.options), inputs)
-        self._is_settled = True
-
-    def _translated(self, shapes: tuple[tuple[int, ...], ...]) -> _Build:
-        """A build of a model that is translated anew for each size of its inputs."""
-        assert self.model.translate is not None
-        try:
-            model = self.model.translate(shapes)
-            return _build(self._compile(model), model.inputs, model.outputs, self._choice_elsewhere())
-        except (LitehouseError, MemoryError) as error:
-            wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"
-            if isinstance(error, UnsupportedOpError) and error.reason:
-                reason = f"{error.reason}, at {error.op} (node {error.node})"
-            raise ShapeError(f"the network cannot take the shapes {wanted}: {reason}") from error
-
-    def _trial(self, build: _Build) -> tuple[TensorInfo, ...]:
-        """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""
-        if not is_static(build.inputs):
-            return self.model.outputs
-        shapes = [(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]
-        runner, state = build.program.bind(), self._first_state()
-        try:
-            results = runner.run([*(np.zeros(shape, dtype) for shape, dtype in shapes), *state])
-        except EngineError:
-            # Some networks cannot take zeros: they divide by an integer input.
-            results = runner.run([*(np.ones(shape, dtype) for shape, dtype in shapes), *state])
-        results = results[: len(results) - len(state)]
-        # With inputs of fixed shapes, a dynamic size is one that depends on the data: no trial can tell it.
-        by_data = is_static(self.model.inputs)
-        return tuple(
-            replace(info, shape=known_shape(info, array.shape) if by_data else array.shape)
-            for info, array in zip(self.model.outputs, results, strict=True)
-        )
+    def _open(self) -> Builds:
+        if self._builds is None:
+            raise EngineError(CLOSED)
+        return self._builds
 
 
-def _build(
-    program: Program, inputs: tuple[TensorInfo, ...], outputs: tuple[TensorInfo, ...] | None, choice: Choice
-) -> _Build:
-    expected = tuple((info.shape if info.is_static else None, info.dtype) for info in inputs)
-    return _Build(program, inputs, outputs, expected, choice)  # type: ignore[arg-type]
+def _label(path: str | os.PathLike[str]) -> str:
+    """What tells an adapter from others, however its path is written."""
+    return os.path.realpath(os.fsdecode(path))
+
+
+def _numbers(pids: Iterable[int]) -> list[int]:
+    found = list(pids) if isinstance(pids, Iterable) else []
+    if not isinstance(pids, Iterable) or not all(type(pid) is int for pid in found):
+        raise TypeError(f"pids must be a list of process numbers, not {pids!r}")
+    return found
+
+
+def _renew_locks() -> None:
+    for session in list(_sessions):
+        session._renew_locks()
+
+
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_renew_locks)

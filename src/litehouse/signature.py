@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -94,11 +95,37 @@ def checked(array: Any, info: TensorInfo) -> np.ndarray:
         )
     if not fits(array.shape, info):
         order = _order(array.shape, info.shape)
-        advice = f"transpose it with .transpose{order}" if order else "reshape the array, or resize the session"
+        others = "reshape the array, or resize the session (a pool: any_size=True)"
+        advice = f"transpose it with .transpose{order}" if order else others
         raise ShapeError(
             f"input {info.name!r} must have the shape {shape_text(info.shape)}, not {list(array.shape)}; {advice}"
         )
     return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def accept(inputs: Any, infos: tuple[TensorInfo, ...], *, any_size: bool = False) -> list[np.ndarray]:
+    """The inputs in order, as C-contiguous memory of the dtypes and shapes that a model takes.
+
+    Args:
+        inputs: Arrays in order or by name.
+        infos: What the model takes.
+        any_size: Take other sizes than the file has, too, of as many axes.
+
+    Raises:
+        ShapeError: The count, a dtype or a shape is wrong.
+    """
+    given = as_list(inputs, infos)
+    if len(given) != len(infos):
+        raise ShapeError(f"the model takes {len(infos)} inputs, not {len(given)}: {describe(infos)}")
+    return [
+        array
+        if type(array) is np.ndarray
+        and array.dtype is info.dtype
+        and array.shape == info.shape
+        and array.flags.c_contiguous
+        else checked(array, replace(info, shape=(None,) * len(info.shape)) if any_size else info)
+        for array, info in zip(given, infos, strict=True)
+    ]
 
 
 def shape_text(shape: tuple[Any, ...]) -> str:

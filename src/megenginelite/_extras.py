@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from litehouse import Options
+from litehouse.cores.gate import core_places
 from megenginelite._callbacks import AsyncCallback, TensorCallback
 from megenginelite._config import LiteIO
 from megenginelite._dumps import BinaryDump, Profile, TextDump, Variables
@@ -87,7 +88,8 @@ class Extras:
                 dump.write(variables)
 
     def _run_beside(self, loaded: Loaded) -> None:
-        self._run(loaded)
+        with core_places.inside(loaded.session.options.threads):  # many networks may run at once
+            self._run(loaded)
         self._end(loaded)
         if self._callback is not None:
             self._callback()

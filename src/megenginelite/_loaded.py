@@ -57,16 +57,25 @@ class Loaded:
         outputs: The tensors of the outputs by name: the declared ones first.
         pieces: The tensors of the input that is fed one piece of the batch at a time.
         has_run: Whether it has run.
+
+    Args:
+        model: The model.
+        settings: How it runs.
+        is_info_disabled: Whether the settings in the file are left aside.
+        like: A session of the same model, to share memory with.
     """
 
-    def __init__(self, model: Model, settings: Settings, *, is_info_disabled: bool) -> None:
+    def __init__(
+        self, model: Model, settings: Settings, *, is_info_disabled: bool, like: Session | None = None
+    ) -> None:
         check_device(settings.device_type, settings.device_id)
         self.model = model
         self.settings = settings
         self.has_run = False
         try:
             device = device_option(settings.device_type, settings.device_id)
-            self.session = Session(model, Options(device=device, threads=max(settings.threads, 1)))
+            options = Options(device=device, threads=max(settings.threads, 1))
+            self.session = like.twin() if like is not None and like.options == options else Session(model, options)
         except (LitehouseError, ValueError) as error:
             fail(str(error), error)
         self._run = self.session.run

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from litehouse import Model, ciphers
+from litehouse import Model, Session, ciphers
 from megenginelite._callbacks import (
     AsyncCallback,
     LiteAsyncCallback,
@@ -106,11 +106,11 @@ class LiteNetwork:
             cipher = "" if head == PACKED else self._settings.cipher
             self._file = ciphers.decrypt(cipher, content, path=str(file)) if cipher else content
 
-    def _build(self, model: Model) -> None:
+    def _build(self, model: Model, like: Session | None = None) -> None:
         self._extras.join()
         disabled = self._is_info_disabled
         settings = self._settings.with_info(model.metadata.get("info", ""), is_disabled=disabled)
-        self._loaded = Loaded(model, settings, is_info_disabled=disabled)
+        self._loaded = Loaded(model, settings, is_info_disabled=disabled, like=like)
         self._extras.forget()
         self._note_extras()
 
@@ -127,7 +127,7 @@ class LiteNetwork:
         assert isinstance(src_network, LiteNetwork)
         if src_network._loaded is None:
             fail("shared_weight_with_network should be used after the src network loaded.")
-        self._build(src_network._loaded.model)
+        self._build(src_network._loaded.model, src_network._loaded.session)
         self._file = src_network._file
 
     def share_runtime_memroy(self, src_network: "LiteNetwork") -> None:

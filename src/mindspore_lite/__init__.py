@@ -9,8 +9,19 @@ Example:
 """
 
 from mindspore_lite.context import Context
-from mindspore_lite.model import Model, ModelType
+from mindspore_lite.model import Model, ModelGroup, ModelGroupFlag, ModelParallelRunner, ModelType
 from mindspore_lite.tensor import DataType, Format, Tensor, TensorMeta
 from mindspore_lite.version import __version__ as __version__
 
-__all__ = ["Context", "DataType", "Format", "Model", "ModelType", "Tensor", "TensorMeta"]
+__all__ = [
+    "Context",
+    "DataType",
+    "Format",
+    "Model",
+    "ModelGroup",
+    "ModelGroupFlag",
+    "ModelParallelRunner",
+    "ModelType",
+    "Tensor",
+    "TensorMeta",
+]

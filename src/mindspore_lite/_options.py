@@ -17,8 +17,10 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "inter_op": int,
     "precision": str,
     "tune": str,
+    "updatable_mode": str,
     "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
 }
+OTHER_KEYS = ("variable_weights_file", "shareable_weight_pid_list", "shareable_weight_mem_handle")  # taken out before
 
 _AFFINITIES: tuple[tuple[()] | str, ...] = ((), "big", "mid")
 _LOWER_PRECISIONS = ("preferred_fp16", "enforce_fp16", "preferred_optimal")
@@ -36,6 +38,18 @@ def read_sections(path: str) -> Sections:
         elif equals and not text.startswith(("#", ";")):
             entries[key.strip()] = value.strip().strip("\"'")
     return sections
+
+
+def merge_sections(path: str, sections: Sections) -> Sections:
+    """Read a configuration file, if there is one, and lay the given sections over it.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    merged = read_sections(path) if path else {}
+    for name, entries in sections.items():
+        merged.setdefault(name, {}).update(entries)
+    return merged
 
 
 def make_options(context: Context, sections: Sections) -> Options:
@@ -56,7 +70,7 @@ def make_options(context: Context, sections: Sections) -> Options:
     fields["op_precision"] = _plan(sections.get(PLAN, {}))
     for key, text in sections.get(SECTION, {}).items():
         if key not in KEYS:
-            raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {', '.join(KEYS)}")
+            raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {', '.join((*KEYS, *OTHER_KEYS))}")
         try:
             fields[key] = KEYS[key](text)
         except ValueError:

@@ -3,24 +3,26 @@
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 
 import litehouse
-from litehouse import LitehouseError, Session
+from litehouse import LitehouseError, Options, Session
 from mindspore_lite._checks import check_elements, check_instance, check_list, check_sections
-from mindspore_lite._options import Sections, make_options, read_sections
+from mindspore_lite._group import ModelGroup as ModelGroup
+from mindspore_lite._group import ModelGroupFlag as ModelGroupFlag
+from mindspore_lite._group import shares_workspace
+from mindspore_lite._options import Sections, make_options, merge_sections
+from mindspore_lite._runner import ModelParallelRunner as ModelParallelRunner
+from mindspore_lite._signature import Description, describe, meta_of
+from mindspore_lite._weights import Settings, arrays_of, check_weights, lift, take_settings
 from mindspore_lite.context import Context
 from mindspore_lite.tensor import (
     Array,
-    DataType,
     Tensor,
     TensorMeta,
-    byte_count,
-    data_type_of,
-    element_count,
     fit,
     input_tensor,
     output_tensors,
@@ -34,20 +36,11 @@ class ModelType(Enum):
     MINDIR_LITE = 4
 
 
-_FORMATS = {ModelType.MINDIR: "mindir", ModelType.MINDIR_LITE: "ms"}
-_ADVICE = {kind: f"build it with {model_type}" for model_type, kind in _FORMATS.items()}
+FORMATS = {ModelType.MINDIR: "mindir", ModelType.MINDIR_LITE: "ms"}
+_ADVICE = {kind: f"build it with {model_type}" for model_type, kind in FORMATS.items()}
 
 USER_INFO = "user_info."
 NOT_BUILT = "The model is not built; call build_from_file first."
-
-
-class Description(NamedTuple):
-    """An input or output; -1 in the shape stands for a dynamic dimension."""
-
-    name: str
-    dtype: DataType
-    shape: tuple[int, ...]
-    numpy_type: np.dtype[np.generic]
 
 
 class Model:
@@ -66,6 +59,9 @@ class Model:
         self._inputs: tuple[Description, ...] = ()
         self._run: Callable[[list[Array]], list[Array]] | None = None  # once built, and of fixed shapes
         self._output_names: tuple[str, ...] = ()
+        self._weights = Settings()
+        self._handle = ""
+        self._group: ModelGroup | None = None
 
     def __str__(self) -> str:
         return f"model_path: {self.model_path_}."
@@ -88,7 +84,9 @@ class Model:
             model_type: Its kind.
             context: Where and how to run; None stands for `Context()`.
             config_path: A configuration file of `[section]` and `key=value` lines. The section `[litehouse]` takes
-                effect; others are read over.
+                effect, and what `[ascend_context]` says about weights: `variable_weights_file`, those that
+                `update_weights` takes; `shareable_weight_pid_list` and `shareable_weight_mem_handle`, which processes
+                share them. Others are read over.
             config_dict: The same as a dict of dicts; wins over the file.
             dec_key: The key of an encrypted file.
             dec_mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
@@ -111,18 +109,27 @@ class Model:
         sections = _read_config(config_path, config_dict)
         if dec_key:
             _check_decryption(dec_key, dec_mode, dec_num_parallel)
-        self._build(model_type, context, sections, dec_key or None, dec_mode)
+        self._build(model_type, context, sections, config_path, dec_key or None, dec_mode)
 
-    def _build(self, model_type: ModelType, context: Context, sections: Sections, key: bytes | None, mode: str) -> None:
+    def _build(
+        self,
+        model_type: ModelType,
+        context: Context,
+        sections: Sections,
+        config_path: str,
+        key: bytes | None,
+        mode: str,
+    ) -> None:
         if self._session is not None or self._is_spoilt:
             state = "failed to build before" if self._is_spoilt else "is already built"
             raise RuntimeError(
                 f"build_from_file failed! Error is Common error code. This Model {state}; make a new Model."
             )
         try:
-            options = make_options(context, sections)
-            session = litehouse.load(self.model_path_, key=key, mode=mode if key else "AES-GCM", options=options)
-            if session.model.format != _FORMATS[model_type]:
+            self._weights = take_settings(sections, config_path)
+            options = replace(make_options(context, sections), updatable=self._weights.names)
+            session = self._load(options, key, mode if key else "AES-GCM")
+            if session.model.format != FORMATS[model_type]:
                 session.close()
                 raise ValueError(
                     f"{self.model_path_} is a file of kind {session.model.format}, not {model_type}; "
@@ -135,8 +142,27 @@ class Model:
         self._set_inputs(session)
         self._session = session
 
+    def _load(self, options: Options, key: bytes | None, mode: str) -> Session:
+        settings = self._weights
+        if settings.handle is not None:
+            return litehouse.attach(settings.handle, self.model_path_, options=options)
+        if shares_workspace(self.model_path_) or (self._group is not None and self._group._shares_workspace):
+            options = replace(options, workspace="shared")
+        session = litehouse.load(self.model_path_, key=key, mode=mode, options=options)
+        if self._group is not None:
+            session.use_arena(self._group._arena)
+        if settings.pids is not None:
+            self._handle = str(session.share(settings.pids))
+        return session
+
+    def _join(self, group: ModelGroup) -> None:
+        """Share the weights with the models of a group, from when this one is built."""
+        self._group = group
+        if self._session is not None:
+            self._session.use_arena(group._arena)
+
     def _set_inputs(self, session: Session) -> None:
-        self._inputs = _describe(session.inputs)
+        self._inputs = describe(session.inputs)
         self._run = None if any(-1 in info.shape for info in self._inputs) else session.run
 
     def get_inputs(self) -> list[Tensor]:
@@ -145,7 +171,7 @@ class Model:
 
     def get_outputs(self) -> tuple[TensorMeta, ...]:
         """Give names, types and shapes of the outputs; none before the model is built."""
-        return () if self._session is None else tuple(map(_meta, _describe(self._session.outputs)))
+        return () if self._session is None else tuple(map(meta_of, describe(self._session.outputs)))
 
     def predict(self, inputs: Sequence[Tensor | Array], outputs: list[Tensor] | None = None) -> list[Tensor]:
         """Run the model once. Several threads may do so at a time.
@@ -226,12 +252,32 @@ class Model:
             if not tensor._is_shared:
                 tensor.shape = info.shape
 
+    def update_weights(self, weights: list[list[Tensor]]) -> None:
+        """Give weights other values, all of them or none. A `predict` that starts afterwards uses them.
+
+        Args:
+            weights: Lists of tensors with the names of the weights; without names, in the order of the names in the
+                file that the configuration names as `variable_weights_file`.
+
+        Raises:
+            TypeError: The argument is no list of lists of tensors.
+            RuntimeError: The model is not built, or a name, type or shape is wrong; the text tells each.
+        """
+        check_weights(weights)
+        if self._session is None:
+            raise RuntimeError("update weight failed! Error is Session is null, please build model first!")
+        try:
+            self._session.update_weights(arrays_of(weights, self._weights))
+        except LitehouseError as error:
+            raise RuntimeError(f"update weight failed! Error is {error}") from error
+
     def get_model_info(self, key: str | None = None) -> str:
         """Give what the file says about itself.
 
         Args:
-            key: `"user_info"` for the notes in the file, as a JSON object; or `"input_shape"`, as in
-                `"x:[1,3,32,32];y:[1,4]"`.
+            key: `"user_info"` for the notes in the file, as a JSON object; `"input_shape"`, as in
+                `"x:[1,3,32,32];y:[1,4]"`; `"current_pid"` for the number of this process, also before the model is
+                built; or `"shareable_weight_mem_handle"` for the number by which others get its memory.
 
         Returns:
             The text, `""` where there is none.
@@ -240,8 +286,12 @@ class Model:
             TypeError: `key` is no str.
         """
         check_instance("key", key, str)
+        if key == "current_pid":
+            return str(os.getpid())
         if self._session is None:
             return ""
+        if key == "shareable_weight_mem_handle":
+            return self._handle
         if key == "input_shape":
             return ";".join(f"{info.name}:[{','.join(map(str, info.shape))}]" for info in self._inputs)
         if key == "user_info":
@@ -254,41 +304,16 @@ class Model:
         return ""
 
 
-def _describe(infos: Sequence[litehouse.TensorInfo]) -> tuple[Description, ...]:
-    return tuple(
-        Description(
-            info.name,
-            data_type_of(info.dtype),
-            tuple(size if isinstance(size, int) else -1 for size in info.shape),
-            info.dtype,
-        )
-        for info in infos
-    )
-
-
-def _meta(info: Description) -> TensorMeta:
-    meta = TensorMeta()
-    meta.name, meta.dtype, meta.shape = info.name, info.dtype, list(info.shape)
-    meta.element_num = element_count(info.shape)
-    meta.data_size = byte_count(info.dtype, info.shape)
-    return meta
-
-
 def _read_config(path: str, sections: Sections | None) -> Sections:
-    """Read the configuration file and lay the given sections over it."""
-    merged: Sections = {}
-    if path:
-        if not os.path.exists(path):
-            raise RuntimeError("build_from_file failed, config_path does not exist!")
-        try:
-            merged = read_sections(path)
-        except OSError as error:
-            raise RuntimeError(f"load configuration failed! Error is {error}") from error
+    if path and not os.path.exists(path):
+        raise RuntimeError("build_from_file failed, config_path does not exist!")
+    sections = lift(sections)
     if sections:
         check_sections("config_dict", sections)
-        for name, entries in sections.items():
-            merged.setdefault(name, {}).update(entries)
-    return merged
+    try:
+        return merge_sections(path, sections or {})
+    except OSError as error:
+        raise RuntimeError(f"load configuration failed! Error is {error}") from error
 
 
 def _check_decryption(key: object, mode: object, parallel: object) -> None:

@@ -70,6 +70,11 @@ def test_a_slow_contender_takes_part_in_few_rounds():
     assert share(100.0, rounds=2, burst=0.25, budget=20).rounds == {0, 1}
 
 
+def test_a_burst_has_the_least_count_of_calls():
+    assert share(4.0, rounds=15, burst=0.25, budget=1e6, least=12).calls == 12
+    assert share(0.001, rounds=15, burst=0.25, budget=1e6, least=12).calls == 250
+
+
 @pytest.mark.parametrize("rounds", [1, 3, 7, 15, 16])
 def test_rounds_of_the_slower_are_among_those_of_the_faster(rounds):
     shares = [share(seconds, rounds=rounds, burst=0.25, budget=20).rounds for seconds in (0.1, 1, 2, 3, 4, 6, 100)]

@@ -9,9 +9,9 @@ import pytest
 from cli.support import call, lines
 
 from litehouse.cli import doctor
+from litehouse.cores import budget
 from litehouse.engines import safety
 from litehouse.engines.safety import CAP, PRECISIONS, Verdict
-from litehouse.parallel import budget
 
 DIES = "it dies of an illegal instruction (SIGILL)"
 SAFE = [Verdict(engine, precision, True) for engine, precisions in PRECISIONS.items() for precision in precisions]

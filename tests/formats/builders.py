@@ -40,17 +40,16 @@ def descriptors() -> int:
 @contextmanager
 def refused(error: type[Exception] = litehouse.ModelFormatError, text: str = "") -> Iterator[None]:
     """The body must raise that error with that text, within a second, and leave no file open."""
-    before = descriptors()
-    gc.disable()  # else a collection of all that earlier tests left may fall into the second
-    start = time.process_time()
+    gc.disable()  # else a collection may fall into the second, and close files that earlier tests left in cycles
     try:
+        before, start = descriptors(), time.process_time()
         with pytest.raises(error) as caught:
             yield
-        seconds = time.process_time() - start
+        seconds, left = time.process_time() - start, descriptors()
     finally:
         gc.enable()
     assert seconds < 1
-    assert descriptors() == before
+    assert left == before
     assert text in str(caught.value)
     assert "no check foresaw" not in str(caught.value), "the last net caught this: a check is missing"
 

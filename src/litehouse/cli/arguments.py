@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from litehouse.cli.console import CommandError, stdout, working
+from litehouse.loading import read
 from litehouse.model import Model
 from litehouse.options import DEVICES, ENGINES, PRECISIONS, TUNINGS, Options
-from litehouse.session import Session, read
+from litehouse.session import Session
 
 KEY_SIZES = (16, 24, 32)
 

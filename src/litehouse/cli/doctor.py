@@ -75,8 +75,8 @@ def examine(again: bool = False) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
+    from litehouse.cores.budget import thread_budget
     from litehouse.machine import cpu_name
-    from litehouse.parallel.budget import thread_budget
 
     cores, allowed, threads = os.cpu_count() or 1, len(os.sched_getaffinity(0)), thread_budget()
     cause = "all cores"

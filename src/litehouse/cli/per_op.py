@@ -16,11 +16,11 @@ import onnx_ir as ir
 
 from litehouse.cli.compare import Difference, Tolerance, difference
 from litehouse.cli.console import silent
+from litehouse.cores.budget import thread_budget
 from litehouse.engines.shell import make_shell
 from litehouse.errors import EngineError
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
-from litehouse.parallel.budget import thread_budget
 from litehouse.session import Session
 
 CHUNK = 32  # values that are outputs at once, to bound memory

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -21,16 +21,22 @@ class Names:
         path: The model's file, for error texts.
         fed: All that it takes, in order.
         given: All that it gives.
+        live: How many of those that it takes, at their end, are weights.
     """
 
     path: str
     fed: list[str]
     given: list[str]
+    live: int = 0
 
     @classmethod
     def of(cls, model: Model) -> Self:
         """The names of a model."""
-        return cls(model.path, model.fed_names, model.given_names)
+        return cls(model.path, model.fed_names, model.given_names, len(model.live))
+
+
+Stoppable = Callable[[Callable[[], None] | None], None]
+"""Told how another thread stops a run that begins, and None when it has ended."""
 
 
 class Runner(Protocol):
@@ -38,6 +44,10 @@ class Runner(Protocol):
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for C-contiguous inputs in model order. They own their memory."""
+        ...
+
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+        """The same, in a run that can be stopped: it then raises EngineError, within an operator's time."""
         ...
 
 
@@ -103,6 +113,10 @@ class Engine(Protocol):
         Raises:
             EngineError: The engine cannot run the model, or its batch cannot be split.
         """
+        ...
+
+    def hold(self, array: np.ndarray) -> Any:
+        """What a run may be given in the place of an array that many runs take: the same memory."""
         ...
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> Program:

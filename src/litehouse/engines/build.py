@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import time
@@ -9,10 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
+from litehouse.cores.budget import give_back_memory, spare_memory, thread_budget
 from litehouse.engines import safety
 from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
-from litehouse.engines.parts import restore
+from litehouse.engines.parts import compile_parts, restore
 from litehouse.engines.progress import Progress, shown
 from litehouse.engines.samples import agree, find_samples
 from litehouse.engines.select import ENGINES, Selected, select
@@ -21,7 +23,6 @@ from litehouse.identity import own_identity
 from litehouse.machine import cpu_fingerprint
 from litehouse.model import Model, TensorInfo
 from litehouse.options import Options
-from litehouse.parallel.budget import spare_memory, thread_budget
 
 # Dtypes that numpy itself knows (text is "object"): engines hand out others as raw bits.
 BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
@@ -31,6 +32,7 @@ BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64
 CHOICES = "choices"  # the kind of record
 WAIT_SECONDS = 120.0  # how long a start waits for another process that builds the same
 RETRY_SECONDS = 86400.0  # how long what could not be kept is not tried again: that takes as long as the start
+MAX_LIVE = 1 << 26  # bytes of live weights that a child process is sent, to check what was saved
 ROOM = 3  # how many times the weights must fit into the memory that is left: saving makes copies
 
 
@@ -49,14 +51,34 @@ def build(model: Model, options: Options) -> Selected:
     if cache is None or identity is None:
         _check(model)
         with shown(model.path) as progress:
-            return select(model, options, progress=progress)
+            built = select(model, options, progress=progress)
+        give_back_memory()
+        return built
     key = _key(identity, model, options)
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
     with shown(model.path) as progress, cache.turn(key, WAIT_SECONDS, progress.step) as has_waited:
         found = _find(cache, key, model, options) if has_waited else None
-        return found or _built(cache, key, model, options, progress)
+        built = found or _built(cache, key, model, options, progress)
+    give_back_memory()
+    return built
+
+
+def rebuild(model: Model, options: Options, choice: Choice) -> Selected:
+    """The model, compiled as an earlier choice says; it computes what another model did, with other weights.
+
+    Raises:
+        EngineError: The engine cannot build it.
+    """
+    engine, precision, is_plain, parts = ENGINES[choice], choice.precision, choice.is_plain, choice.parts
+    if parts > 1:
+        program = compile_parts(engine, model, options, precision, parts, is_plain=is_plain)
+    else:
+        program = engine.compile(model, options, precision=precision, is_plain=is_plain)
+    gc.collect()  # graphs are full of cycles, and that of the update before holds its weights
+    give_back_memory()
+    return Selected(engine, program, choice, 0.0)
 
 
 def _built(cache: Cache, key: str, model: Model, options: Options, progress: Progress) -> Selected:
@@ -114,7 +136,7 @@ def _restored(entry: Entry, model: Model, options: Options) -> Selected | None:
         return None
     if safety.refusal(engine.name, {*facts["needs"], choice.precision}, cache=options.cache) is not None:
         return None
-    names = Names(model.path, facts["fed"], facts["given"])
+    names = Names(model.path, facts["fed"], facts["given"], len(model.live))
     return Selected(engine, restore(engine, entry.folder, names, options, choice.precision, choice.parts), choice, 0.0)
 
 
@@ -127,6 +149,7 @@ def _can_keep(cache: Cache, key: str, model: Model) -> bool:
         and (tried is None or time.time() > tried.get("until", 0.0))
         and spare_memory() > ROOM * nbytes
         and cache.has_room_for(nbytes)
+        and sum(model.weights[name].nbytes for name in model.live) <= MAX_LIVE
     )
 
 

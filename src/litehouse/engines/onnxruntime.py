@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litehouse.engines.base import Names, Runner
-from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, small_buffers
+from litehouse.cores import neighbours
+from litehouse.cores.affinity import cores_for, pinned
+from litehouse.cores.budget import thread_budget
+from litehouse.engines.base import Names, Runner, Stoppable
+from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, Buffers, small_buffers, stopping
 from litehouse.errors import EngineError
 from litehouse.options import Options
-from litehouse.parallel.affinity import cores_for, pinned
-from litehouse.parallel.budget import thread_budget
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,6 +39,11 @@ SAVED_APART = {
     "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
     "session.save_external_prepacked_constant_initializers": "1",
 }
+
+
+# Fusions that take a number for a constant, and their own default where it is an input (seen in 1.31.1).
+TAKE_CONSTANTS = ["LayerNormFusionL1", "LayerNormFusionL2", "SimplifiedLayerNormFusion"]
+NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
 class OnnxRuntimeEngine:
@@ -69,27 +78,47 @@ class OnnxRuntimeEngine:
         parts: int = 1,
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
-        from litehouse.engines.shell import make_shell
-
-        # The passes are for its CPU kernels.
-        faster = self.name if options.device_kind == "cpu" and not is_plain else ""
-        source = _Source(make_shell(model, faster, shapes, options.op_precision, parts), _has_known_condition(model))
-        names = Names.of(model)
+        source, names = source_of(model, options, shapes, is_plain=is_plain, parts=parts), Names.of(model)
         return OnnxRuntimeProgram(source.open(options, names), names, options, source)
+
+    def hold(self, array: np.ndarray) -> Any:
+        """The array as ONNX Runtime has it, which spares each run a look at it."""
+        import onnxruntime
+
+        return by_memory(onnxruntime, array)
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> OnnxRuntimeProgram:  # noqa: ARG002
         """The compiled model that `save` wrote; its weights are mapped, so that processes share them."""
         import onnxruntime
 
-        settings = _settings(onnxruntime, options)
+        settings = make_settings(onnxruntime, options)
         settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        return OnnxRuntimeProgram(_open(str(folder / GRAPH), settings, options, names), names, options)
+        return OnnxRuntimeProgram(open_session(str(folder / GRAPH), settings, options, names), names, options)
 
 
-class _Source:
+def source_of(
+    model: Model,
+    options: Options,
+    shapes: Sequence[Sequence[int]] | None = None,
+    *,
+    is_plain: bool,
+    parts: int = 1,
+) -> Source:
+    """A model, made ready for ONNX Runtime; the arguments are those of `OnnxRuntimeEngine.compile`."""
+    from litehouse.engines.shell import make_shell
+
+    # The passes are for its CPU kernels.
+    faster = OnnxRuntimeEngine.name if options.device_kind == "cpu" and not is_plain else ""
+    disabled = ["ConstantFolding"] if _has_known_condition(model) else []
+    if any(math.prod(model.weight_shapes[name][1]) == 1 for name in model.live):
+        disabled += TAKE_CONSTANTS
+    return Source(make_shell(model, faster, shapes, options.op_precision, parts), disabled)
+
+
+class Source:
     """A model as ONNX Runtime reads it: the graph in bytes, the weights by memory."""
 
-    def __init__(self, shell: Shell, has_known_condition: bool) -> None:
+    def __init__(self, shell: Shell, disabled: Sequence[str]) -> None:
         """Name the weights as external data, to hand them over as memory under the same names: no copy is made."""
         for name, array in shell.weights.items():
             _declare_external(shell.proto, name, array)
@@ -98,21 +127,21 @@ class _Source:
         self._weights = shell.weights
         # The kernel of a joined sum and normalisation takes five times as long as those of both (seen in 1.31.1).
         slow = ["SkipLayerNormFusion"] if shell.is_rewritten else []
-        self._disabled = [*slow, *(["ConstantFolding"] if has_known_condition else [])]
+        self._disabled = [*slow, *disabled]
 
-    def open(self, options: Options, names: Names, folder: Path | None = None) -> Any:
-        """A session; with a folder, the optimised model is written there."""
+    def open(self, options: Options, names: Names, path: str = "", entries: Mapping[str, str] = NO_ENTRIES) -> Any:
+        """A session; with a path, the optimised graph is written there."""
         import onnxruntime
 
-        settings = _settings(onnxruntime, options)
-        values = [_by_memory(onnxruntime, array) for array in self._weights.values()]
+        settings = make_settings(onnxruntime, options)
+        values = [by_memory(onnxruntime, array) for array in self._weights.values()]
         if values:
             settings.add_external_initializers(list(self._weights), values)
-        if folder is not None:
-            settings.optimized_model_filepath = str(folder / GRAPH)
-            for key, value in SAVED_APART.items():
-                settings.add_session_config_entry(key, value)
-        return _open(self._graph, settings, options, names, self._disabled)
+        if path:
+            settings.optimized_model_filepath = path
+        for key, value in entries.items():
+            settings.add_session_config_entry(key, value)
+        return open_session(self._graph, settings, options, names, self._disabled)
 
 
 class OnnxRuntimeProgram:
@@ -120,8 +149,10 @@ class OnnxRuntimeProgram:
 
     precision = "fp32"
 
-    def __init__(self, session: Any, names: Names, options: Options, source: _Source | None = None) -> None:
-        """Wrap a session."""
+    def __init__(
+        self, session: Any, names: Names, options: Options, source: Source | None = None, memory: object = None
+    ) -> None:
+        """Wrap a session, which may refer to that memory."""
         # A provider whose libraries are missing is left out without an error: the CPU would do its work unnoticed.
         if PROVIDERS[options.device_kind] not in session.get_providers():
             raise EngineError(
@@ -131,10 +162,12 @@ class OnnxRuntimeProgram:
         self.session = session
         self._names = names
         self._options = options
-        self._source = source
+        self._source, self._memory = source, memory
         self.is_rewritten = source is not None and source.is_rewritten
         self._cores = cores_for(options.affinity)
-        self._buffers = small_buffers(session, names) if options.device_kind == "cpu" else None
+        self._buffers: Buffers | None = None
+        if options.device_kind == "cpu" and not names.live:
+            self._buffers = small_buffers(session, names)
 
     def bind(self) -> Runner:
         """A runner; any number of them may run at once."""
@@ -150,7 +183,7 @@ class OnnxRuntimeProgram:
 
         if self._source is None:
             raise EngineError(f"{self._names.path}: this program came from a file itself")
-        self._source.open(self._options, self._names, folder)
+        self._source.open(self._options, self._names, str(folder / GRAPH), SAVED_APART)
         align(folder, GRAPH, WEIGHTS)
 
 
@@ -169,17 +202,27 @@ class OnnxRuntimeRunner:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
+        return self._run_with(inputs, None)
+
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+        """The outputs for these inputs, unless the run is stopped."""
+        with stopping(stoppable) as settings:
+            return self._run_with(inputs, settings)
+
+    def _run_with(self, inputs: Sequence[np.ndarray], settings: Any) -> list[np.ndarray]:
         feed = dict(zip(self._inputs, inputs))  # noqa: B905  (the session has checked the count)
         try:
             if not self._cores:
-                return self._run(self._outputs, feed, None)  # type: ignore[no-any-return]
+                return self._run(self._outputs, feed, settings)  # type: ignore[no-any-return]
             with pinned(self._cores):  # the calling thread does a share of the work
-                return self._run(self._outputs, feed, None)  # type: ignore[no-any-return]
+                return self._run(self._outputs, feed, settings)  # type: ignore[no-any-return]
         except Exception as error:
             raise EngineError(f"{self._path}: ONNX Runtime failed while running: {error}") from error
 
 
-def _open(graph: str | bytes, settings: Any, options: Options, names: Names, disabled: Sequence[str] = ()) -> Any:
+def open_session(
+    graph: str | bytes, settings: Any, options: Options, names: Names, disabled: Sequence[str] = ()
+) -> Any:
     """A session whose threads are bound to the cores that the options ask for."""
     import onnxruntime
 
@@ -209,7 +252,7 @@ def _is_constant(value: ir.Value) -> bool:
     return value.const_value is not None and not value.is_graph_input()
 
 
-def _settings(onnxruntime: Any, options: Options) -> Any:
+def make_settings(onnxruntime: Any, options: Options) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = options.threads or thread_budget()
     settings.inter_op_num_threads = max(1, options.inter_op)
@@ -218,7 +261,22 @@ def _settings(onnxruntime: Any, options: Options) -> Any:
     settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     settings.log_severity_level = FATAL_ONLY
     settings.add_session_config_entry("session.intra_op.spin_duration_us", str(SPIN_MICROSECONDS))
+    if neighbours.are_there():  # a lone session waits for its next run; one of several leaves the cores to the others
+        settings.add_session_config_entry("session.force_spinning_stop", "1")
+    if options.workspace == "shared" and options.device_kind == "cpu":
+        _register_workspace()
+        settings.add_session_config_entry("session.use_env_allocators", "1")
     return settings
+
+
+@functools.cache
+def _register_workspace() -> None:
+    """Make the memory that sessions of this process share between ops, once."""
+    import onnxruntime
+
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    info = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(info, None)
 
 
 def _provider(options: Options) -> Any:
@@ -228,7 +286,7 @@ def _provider(options: Options) -> Any:
     return (provider, {"device_id": options.device.partition(":")[2] or "0"})
 
 
-def _by_memory(onnxruntime: Any, array: np.ndarray) -> Any:
+def by_memory(onnxruntime: Any, array: np.ndarray) -> Any:
     """An ONNX Runtime value over an array's memory."""
     if array.dtype.name == "bfloat16":  # not one of numpy's own types: handed over as its bits
         import onnx

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from litehouse.engines.base import Names, Runner
+from litehouse.engines.base import Names, Runner, Stoppable
+from litehouse.errors import EngineError
 
 SMALL_BYTES = 1 << 16  # copying more costs more than binding saves
 DTYPES = {"tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bool)": "bool"}
 DTYPES |= {f"tensor({sign}int{bits})": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 Buffers = list[tuple[tuple[int, ...], np.dtype]]
+
+
+@contextmanager
+def stopping(stoppable: Stoppable) -> Iterator[Any]:
+    """What a run is told so that another thread can stop it."""
+    import onnxruntime
+
+    settings = onnxruntime.RunOptions()
+
+    def stop() -> None:
+        settings.terminate = True
+
+    stoppable(stop)
+    try:
+        yield settings
+    finally:
+        stoppable(None)
 
 
 def small_buffers(session: Any, names: Names) -> Buffers | None:
@@ -72,6 +91,19 @@ class BoundRunner:
         except Exception:  # noqa: BLE001  (an error, or an output of another size than the file says: this tells)
             return self._plain.run(inputs)
         return [output.copy() for output in self._outputs]
+
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+        """The outputs for these inputs, unless the run is stopped."""
+        for bound, array in zip(self._inputs, inputs, strict=True):
+            bound[...] = array
+        with stopping(stoppable) as settings:
+            try:
+                self._run(self._binding, settings)
+                return [output.copy() for output in self._outputs]
+            except Exception as error:
+                if settings.terminate:
+                    raise EngineError(f"the run was stopped: {error}") from error
+        return self._plain.run_stoppable(inputs, stoppable)
 
 
 class BoundPairRunner(BoundRunner):

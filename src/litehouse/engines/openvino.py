@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from litehouse.engines.base import Names
+from litehouse.cores.budget import thread_budget
+from litehouse.engines.base import Names, Stoppable
 from litehouse.errors import EngineError
 from litehouse.options import Options
-from litehouse.parallel.budget import thread_budget
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -79,6 +79,10 @@ class OpenVinoEngine:
             return OpenVinoProgram(compiled, names, precision, arrays, is_rewritten=shell.is_rewritten)
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
+
+    def hold(self, array: np.ndarray) -> np.ndarray:
+        """The array itself."""
+        return array
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> OpenVinoProgram:
         """The compiled model that `save` wrote, over the mapped file."""
@@ -158,13 +162,30 @@ class OpenVinoRunner:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
+        return self._run_by(inputs, self._request.infer)
+
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+        """The outputs for these inputs, unless the run is stopped."""
+        request = self._request
+
+        def infer() -> None:
+            request.start_async()  # nothing stops `infer`
+            stoppable(request.cancel)
+            try:
+                request.wait()
+            finally:
+                stoppable(None)
+
+        return self._run_by(inputs, infer)
+
+    def _run_by(self, inputs: Sequence[np.ndarray], infer: Callable[[], Any]) -> list[np.ndarray]:
         request, tensor = self._request, self._tensor
         try:
             kept = [_fit(array) for array in inputs]  # the tensors do not keep their arrays alive
             for slot, array in zip(self._slots, kept, strict=True):
                 if slot >= 0:
                     request.set_input_tensor(slot, tensor(array, shared_memory=True))
-            request.infer()
+            infer()
             return [request.get_tensor(port).data.copy() for port in self._outputs]
         except EngineError:
             raise

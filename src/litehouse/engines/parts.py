@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from litehouse.engines.base import Engine, Names, Program, Runner
+from litehouse.cores.affinity import cores_for
+from litehouse.cores.budget import thread_budget
+from litehouse.engines.base import Engine, Names, Program, Runner, Stoppable
+from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
-from litehouse.parallel.affinity import cores_for
-from litehouse.parallel.budget import thread_budget
 
 MAX_PARTS = 64
 
@@ -24,7 +26,7 @@ def counts(model: Model, options: Options) -> list[int]:
     sizes = {info.shape[0] if info.shape else None for info in (*model.inputs, *model.outputs)}
     batch = sizes.pop() if len(sizes) == 1 else None
     is_usual = options.device_kind == "cpu" and options.inter_op <= 1 and not cores_for(options.affinity)
-    if not isinstance(batch, int) or batch < 2 or model.states or not is_usual or options.workers > 1:
+    if not isinstance(batch, int) or batch < 2 or model.states or model.live or not is_usual or options.workers > 1:
         return []
     threads = options.threads or thread_budget()
     found = [threads] if threads > 1 and batch % threads == 0 else []
@@ -85,12 +87,24 @@ class PartsRunner:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
+        return self._run(inputs, threading.Event())
+
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+        """The outputs for these inputs, unless the run is stopped: between two parts."""
+        stop = threading.Event()
+        stoppable(stop.set)
+        try:
+            return self._run(inputs, stop)
+        finally:
+            stoppable(None)
+
+    def _run(self, inputs: Sequence[np.ndarray], stop: threading.Event) -> list[np.ndarray]:
         pieces = list(zip(*(np.split(array, self._parts) for array in inputs), strict=True))
         results: list[list[np.ndarray]] = [[] for _ in pieces]
         places = itertools.count()  # taken by whoever is free
 
         def work(runner: Runner) -> None:
-            while (place := next(places)) < len(pieces):
+            while (place := next(places)) < len(pieces) and not stop.is_set():
                 results[place] = runner.run(pieces[place])
 
         first, *others = self._runners
@@ -100,4 +114,6 @@ class PartsRunner:
         finally:
             for future in helping:
                 future.result()
+        if stop.is_set():
+            raise EngineError("the run was stopped")
         return [np.concatenate(arrays) for arrays in zip(*results, strict=True)]

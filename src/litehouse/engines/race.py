@@ -6,6 +6,8 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numpy as np
 
@@ -22,7 +24,7 @@ LONGEST = 4.0  # times the wanted seconds: large models get their least count of
 
 
 def race(
-    runners: Sequence[Runner],
+    runners: Sequence[Timed],
     inputs: Sequence[np.ndarray],
     seconds: float,
     progress: Progress = SILENT,
@@ -53,7 +55,7 @@ def race(
     return times
 
 
-def brief(runner: Runner, inputs: Sequence[np.ndarray]) -> float:
+def brief(runner: Timed, inputs: Sequence[np.ndarray]) -> float:
     """The seconds of a run, as good as a few runs can tell; one where it is long."""
     shortest, end = _time(runner, inputs, 1), time.perf_counter() + BRIEF_SECONDS
     while time.perf_counter() < end and shortest < BRIEF_SECONDS:
@@ -71,14 +73,36 @@ def lead(times: Sequence[float], reference: Sequence[float]) -> float:
     return math.sqrt(median * min(reference[: len(rounds)]) / min(times))
 
 
-def _calls(runner: Runner, inputs: Sequence[np.ndarray]) -> int:
+class Timed(Protocol):
+    """What can be timed."""
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The outputs for these inputs."""
+        ...
+
+
+class Crowd:
+    """Runners that run side by side, as the workers of a pool do; timed as one."""
+
+    def __init__(self, runners: Sequence[Runner]) -> None:
+        """Start a thread for each."""
+        self._runners = runners
+        self._threads = ThreadPoolExecutor(len(runners), "litehouse-race")
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """What one of them gives, when all of them have run."""
+        results: list[list[np.ndarray]] = list(self._threads.map(lambda one: one.run(inputs), self._runners))
+        return results[0]
+
+
+def _calls(runner: Timed, inputs: Sequence[np.ndarray]) -> int:
     """How many runs make a burst; the first run of all does not tell, unless it is long."""
     if _time(runner, inputs, 1) > LONG_SECONDS:
         return 1
     return max(1, int(BURST_SECONDS / max(_time(runner, inputs, 1), 1e-7)))
 
 
-def _time(runner: Runner, inputs: Sequence[np.ndarray], calls: int) -> float:
+def _time(runner: Timed, inputs: Sequence[np.ndarray], calls: int) -> float:
     start = time.perf_counter()
     for _ in range(calls):
         runner.run(inputs)

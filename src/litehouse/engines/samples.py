@@ -17,7 +17,7 @@ MAX_BYTES = 1 << 30
 
 
 def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
-    """Inputs that the model takes, its states behind them.
+    """Inputs that the model takes, its states and its live weights behind them.
 
     None where it has dynamic sizes, takes none of them, or has a loop: with made-up inputs that may never end.
     """
@@ -34,7 +34,7 @@ def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
 
 def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray], precision: str = "fp32") -> bool:
     """Whether two engines gave the same result, up to the rounding of a precision."""
-    return all(_is_close(a, b, AGREEMENT[precision]) for a, b in zip(first, second, strict=True))
+    return all(is_close(a, b, AGREEMENT[precision]) for a, b in zip(first, second, strict=True))
 
 
 def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
@@ -44,7 +44,7 @@ def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
     shapes = [(tuple(map(int, info.shape)), info.dtype) for info in infos]  # type: ignore[arg-type]
     if sum(int(np.prod(shape, dtype=float)) * dtype.itemsize for shape, dtype in shapes) > MAX_BYTES:
         return
-    states = [model.weights[state.name] for state in model.states]
+    states = [model.weights[name] for name in (*(state.name for state in model.states), *model.live)]
     random = np.random.default_rng(0)
 
     def drawn(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
@@ -57,7 +57,7 @@ def _candidates(model: Model) -> Iterator[list[np.ndarray]]:
         yield [*(make(shape, dtype) for shape, dtype in shapes), *states]
 
 
-def _is_close(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
+def is_close(first: np.ndarray, second: np.ndarray, allowed: float) -> bool:
     if first.shape != second.shape or first.dtype != second.dtype:
         return False
     if first.dtype.kind not in "fc" or not first.size:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from litehouse.cores.affinity import cores_for
+from litehouse.cores.budget import spare_memory, thread_budget
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
 from litehouse.engines.choice import Choice, Figure
@@ -18,13 +20,11 @@ from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.engines.parts import compile_parts, counts
 from litehouse.engines.progress import SILENT, Progress
-from litehouse.engines.race import MIN_ROUNDS, brief, lead, race
+from litehouse.engines.race import MIN_ROUNDS, Crowd, Timed, brief, lead, race
 from litehouse.engines.samples import agree, find_samples
 from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
-from litehouse.parallel.affinity import cores_for
-from litehouse.parallel.budget import spare_memory, thread_budget
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
 
@@ -210,7 +210,7 @@ def _challenge(
         with contextlib.suppress(EngineError):  # then it takes no part
             rival = _compiled(candidate, model, options, progress)
             built += [rival, *_plain(rival, model, options, progress)]
-    crowding = Crowding(options.threads or thread_budget())
+    crowding = Crowding((options.threads or thread_budget()) * options.workers)
     heat = _raced(options, built, samples, progress)
     parts = _in_parts(heat, model, options, progress)
     if parts:
@@ -291,7 +291,7 @@ def _raced(
     reference = trusted.program.bind().run(samples)
     fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
     unfit = [str(each.candidate) for each in built if each not in fit]
-    runners, is_thorough = [each.program.bind() for each in fit], options.tune == "full"
+    runners, is_thorough = [_runner(each.program, options.workers) for each in fit], options.tune == "full"
     times = race(runners, samples, RACE_SECONDS[options.tune], progress, is_thorough=is_thorough)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
@@ -302,6 +302,11 @@ def _raced(
     if before is not None:
         reason, figures = f"{before.reason}; then {reason}", (*before.figures, *figures[1:])
     return _Heat(fit[best], figures[best].milliseconds, figures, reason)
+
+
+def _runner(program: Program, workers: int) -> Timed:
+    """What is timed: the workers of a pool as they will run, side by side."""
+    return program.bind() if workers == 1 else Crowd([program.bind() for _ in range(workers)])
 
 
 def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndarray]) -> bool:

@@ -82,7 +82,7 @@ def make_shell(
     halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
     try:
         whole, is_rewritten = _prepared(model, engine, shapes, halved, parts)
-        proto, weights = _take_apart(whole, {state.name for state in model.states})
+        proto, weights = _take_apart(whole, {*(state.name for state in model.states), *model.live})
     except Exception as error:
         raise EngineError(f"{model.path}: the graph cannot be written as ONNX: {error}") from error
     # Recorded shapes of intermediate values help nobody, and would contradict a resize.
@@ -98,10 +98,13 @@ def _prepared(
     """The graph as the engine is to get it, a copy where anything changes; and whether it was made faster."""
     whole = model.graph
     is_small = len(whole.graph) <= MAX_COPIED_NODES
-    if not halved and parts == 1 and not (engine and is_small):
+    if not halved and not model.live and parts == 1 and not (engine and is_small):
         return whole, False
-    with _serializing:
-        copy = whole.clone()
+    copy = clone(whole)
+    for name in model.live:
+        value = copy.graph.initializers.pop(name, None) or _unused(model, name)
+        value.const_value = None
+        copy.graph.inputs.append(value)
     if halved:
         _halve(copy, halved, model.path)
     if shapes is not None:
@@ -109,6 +112,18 @@ def _prepared(
     if parts > 1:
         SplitBatchPass(parts)(copy)
     return copy, bool(engine and is_small and speed_up(copy, engine))
+
+
+def clone(whole: ir.Model) -> ir.Model:
+    """A copy of a graph that other threads may be serialising."""
+    with _serializing:
+        return whole.clone()
+
+
+def _unused(model: Model, name: str) -> ir.Value:
+    """A weight that nothing in the graph uses."""
+    tensor = ir.Tensor(model.weights[name], name=name)
+    return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
 
 
 def _halve(whole: ir.Model, names: set[str], path: str) -> None:
@@ -124,8 +139,8 @@ def _warn_of_unknown(path: str, name: str) -> None:
     logging.getLogger(__name__).warning("%s: there is no op %r whose precision can be set", path, name)
 
 
-def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.ndarray]]:
-    """The graph as a protobuf message without states and large weights, and those weights."""
+def _take_apart(whole: ir.Model, fed: set[str]) -> tuple[Any, dict[str, np.ndarray]]:
+    """The graph as a protobuf message without large weights and those that are fed to it, and the large ones."""
     graph = whole.graph
     with _serializing:
         everything = dict(graph.initializers)
@@ -135,13 +150,13 @@ def _take_apart(whole: ir.Model, states: set[str]) -> tuple[Any, dict[str, np.nd
             if value.const_value is not None and _is_large(value.const_value)
         }
         try:
-            for name in {*large, *states}:
+            for name in {*large, *fed} & everything.keys():
                 del graph.initializers[name]
             proto = ir.serde.serialize_model(whole)
         finally:
             graph.initializers.clear()
             graph.initializers.update(everything)
-    return proto, {name: tensor.numpy() for name, tensor in large.items() if name not in states}
+    return proto, {name: tensor.numpy() for name, tensor in large.items() if name not in fed}
 
 
 def _replace_shapes(graph: ir.Graph, shapes: Sequence[Sequence[int]]) -> None:
@@ -149,7 +164,7 @@ def _replace_shapes(graph: ir.Graph, shapes: Sequence[Sequence[int]]) -> None:
     for node in graph.all_nodes():
         for value in node.outputs:
             value.shape = None
-    for value, shape in zip(graph.inputs, shapes, strict=False):  # states behind the inputs keep theirs
+    for value, shape in zip(graph.inputs, shapes, strict=False):  # what is fed behind the inputs keeps its own
         value.shape = ir.Shape(shape)
 
 
@@ -158,7 +173,7 @@ def _is_large(tensor: ir.TensorProtocol) -> bool:
 
 
 def _set_shapes(proto: Any, shapes: Sequence[Sequence[int]]) -> None:
-    for value, shape in zip(proto.graph.input, shapes, strict=False):  # states behind the inputs keep theirs
+    for value, shape in zip(proto.graph.input, shapes, strict=False):  # what is fed behind the inputs keeps its own
         dims = value.type.tensor_type.shape
         del dims.dim[:]
         for size in shape:

@@ -1,7 +1,7 @@
 """Readers of model files. The kind of a file is told by its content, not by its name."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from litehouse import ciphers
 from litehouse.errors import LimitError, LitehouseError, ModelFormatError
@@ -23,6 +23,7 @@ def read(
     key: bytes | None = None,
     mode: str = "AES-GCM",
     limits: Limits | None = None,
+    updatable: Sequence[str] = (),
 ) -> Model:
     """Read a model file.
 
@@ -32,16 +33,18 @@ def read(
         mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`; the file itself tells, and this must agree.
             A MegEngine file tells nothing: the name of a cipher of `litehouse.ciphers`, as `"RC4_default"`, opens it.
         limits: What the file may ask for.
+        updatable: Names, or patterns for names, of weights that nothing may be computed from.
 
     Raises:
         ModelFormatError: The file is broken, of an unknown kind, or does not open with the key.
         UnsupportedOpError: It uses ops that Litehouse does not run.
-        WeightError: There is not enough memory for its weights.
+        WeightError: There is not enough memory for its weights, or it cannot be built without the value of one that
+            is updatable.
     """
     limits = limits or Limits()
     with open_source(find(source), limits) as opened:
         try:
-            model = _read(opened, key, mode, limits)
+            model = _read(opened, key, mode, limits, tuple(updatable))
             model.files, model.is_secret = dict(sorted(opened.beside.items())), opened.is_secret
             return model
         except (LitehouseError, ImportError, NameError):
@@ -60,22 +63,22 @@ def read(
             ) from error
 
 
-def _read(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+def _read(opened: Source, key: bytes | None, mode: str, limits: Limits, updatable: tuple[str, ...]) -> Model:
     if mode.upper() not in MINDIR_MODES and not opened.read(0, len(PACKED)).startswith((PACKED, *ENCRYPTED)):
-        return _read_ciphered(opened, key, mode, limits)
+        return _read_ciphered(opened, key, mode, limits, updatable)
     kind = detect(opened)
     if key is not None and kind != "encrypted":
         raise ModelFormatError("a key was given, but the file is not encrypted; leave the key out", path=opened.path)
     if kind == "encrypted":
-        return _read_encrypted(opened, key, mode, limits)
+        return _read_encrypted(opened, key, mode, limits, updatable)
     if kind == "onnx":
         from litehouse.formats.onnx import read_onnx
 
-        return read_onnx(opened, limits)
-    return _reader(kind)(opened, limits)
+        return read_onnx(opened, limits, updatable)
+    return _reader(kind)(opened, limits, updatable)
 
 
-def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits, updatable: tuple[str, ...]) -> Model:
     from litehouse.formats.mindir.crypto import decrypt
 
     plain = decrypt(opened, key, mode)
@@ -84,10 +87,10 @@ def _read_encrypted(opened: Source, key: bytes | None, mode: str, limits: Limits
     if kind not in ("mindir", "ms"):
         # CBC has no checksum: a wrong key may go unnoticed until here.
         raise ModelFormatError("what the key opens is neither MindIR nor .ms; check the key", path=opened.path)
-    return _reader(kind)(plain, limits, unlock=lambda data: decrypt(data, key, mode))
+    return _reader(kind)(plain, limits, updatable, unlock=lambda data: decrypt(data, key, mode))
 
 
-def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits) -> Model:
+def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits, updatable: tuple[str, ...]) -> Model:
     try:
         opened_bytes = ciphers.decrypt(mode, opened.read(0, opened.size), path=opened.path, key=key)
     except ModelFormatError as error:
@@ -103,7 +106,7 @@ def _read_ciphered(opened: Source, key: bytes | None, mode: str, limits: Limits)
             f"invalid model format: what {mode} opens is no MegEngine model; check the method and its key",
             path=opened.path,
         )
-    return _reader(kind)(plain, limits)
+    return _reader(kind)(plain, limits, updatable)
 
 
 def _kind(source: Source) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ EXTERNAL = onnx.TensorProto.EXTERNAL
 TYPED_FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data")
 
 
-def read_onnx(source: Source, limits: Limits) -> Model:
+def read_onnx(source: Source, limits: Limits, updatable: Sequence[str] = ()) -> Model:
     """Read an ONNX file.
 
     Raises:
@@ -63,6 +64,7 @@ def read_onnx(source: Source, limits: Limits) -> Model:
         path=path,
         metadata=_metadata(proto),
         source_ops=_count_ops(graph),
+        updatable=weights.like(updatable),
     )
 
 

@@ -25,6 +25,7 @@ class Tape:
         constants: The small constants of the graph, which become initializers.
         label: Where in the source model the nodes come from; part of their names.
         fixed: Labels whose translation asked for a size that depends on the inputs' sizes.
+        open_weights: Weights whose values are not known while the nodes are written, but whose sizes are.
     """
 
     def __init__(self) -> None:
@@ -33,6 +34,7 @@ class Tape:
         self.constants: list[ir.Value] = []
         self.label = ""
         self.fixed: list[str] = []
+        self.open_weights: set[ir.Value] = set()
         self._known: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
         self._count = 0
 
@@ -182,10 +184,12 @@ class Tape:
     def known_sizes(self, value: ir.Value) -> tuple[int | None, ...]:
         """The sizes of a value, None where they are only known when the model runs.
 
-        Asking ties the translation to these sizes, so prefer nodes that work for any size. Sizes of constants are free.
+        Asking ties the translation to these sizes, so prefer nodes that work for any size. Sizes of constants and of
+        weights are free.
         """
         rank = self.rank(value)
-        if value.const_value is None and self.label not in self.fixed[-1:]:
+        is_free = value.const_value is not None or value in self.open_weights
+        if not is_free and self.label not in self.fixed[-1:]:
             self.fixed.append(self.label)
         assert value.shape is not None
         return tuple(size if isinstance(size, int) else None for size in (value.shape[axis] for axis in range(rank)))

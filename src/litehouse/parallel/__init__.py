@@ -1,1 +1,1 @@
-"""Threads: how many, and on which cores."""
+"""`Pool`: one model for many clients, in this process or in processes of their own."""

@@ -14,7 +14,7 @@ from litehouse.passes.sketch import is_fixed, static_shape
 MAX_NUMBERS = 1 << 22  # of an image whose way is followed number by number
 MAX_TOTAL = 1 << 27  # of all of them together: about a second
 MAX_CHANNELS = 1 << 12
-MAX_LISTED = 1 << 20  # channels of all values together
+MAX_LISTED = 1 << 18  # channels of all values together
 
 Channel = tuple[ir.Value, int]  # an image, and which of its channels
 

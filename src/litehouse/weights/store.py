@@ -1,9 +1,12 @@
 """One arena that holds all weights of a model, each at an aligned offset."""
 
+from __future__ import annotations
+
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 import numpy as np
 
@@ -38,6 +41,13 @@ class Weights(Mapping[str, np.ndarray]):
             else:
                 self._arrays[name] = np.ndarray(entry.shape, entry.dtype, buffer=arena, offset=entry.offset)
 
+    @classmethod
+    def of(cls, arrays: Mapping[str, np.ndarray]) -> Weights:
+        """Arrays that lie somewhere."""
+        made = cls(None, {})
+        made._arrays = dict(arrays)
+        return made
+
     def __getitem__(self, name: str) -> np.ndarray:
         """The weight of that name, over the arena's memory."""
         return self._arrays[name]
@@ -50,10 +60,41 @@ class Weights(Mapping[str, np.ndarray]):
         """Count of weights."""
         return len(self._arrays)
 
+    def like(self, patterns: Sequence[str]) -> tuple[str, ...]:
+        """The names that are among the patterns, or that one of them fits: `*`, `?` and `[...]` as in file names.
+
+        What is not named outright must hold real numbers, and more than a single one.
+        """
+        return tuple(
+            name
+            for name, array in self._arrays.items()
+            if name in patterns
+            or (is_real(array) and array.size > 1 and any(fnmatchcase(name, pattern) for pattern in patterns))
+        )
+
     @property
     def nbytes(self) -> int:
         """Bytes of all weights together."""
         return sum(array.nbytes for array in self._arrays.values())
+
+
+def dtype_named(name: str) -> np.dtype:
+    """The dtype of a name, also of one that numpy does not have itself.
+
+    Raises:
+        TypeError: There is none.
+    """
+    if name == "bfloat16" or name.startswith(("float8", "float4", "int4", "uint4", "int2", "uint2")):
+        import ml_dtypes
+
+        special: np.dtype = np.dtype(getattr(ml_dtypes, name))
+        return special
+    return np.dtype(name)
+
+
+def is_real(array: np.ndarray) -> bool:
+    """Whether it holds real numbers, of whatever width."""
+    return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))
 
 
 class WeightsBuilder:

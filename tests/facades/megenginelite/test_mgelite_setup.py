@@ -1,5 +1,6 @@
 """LiteNetwork: settings, declared inputs and outputs, what networks share. What is expected was seen on 1.13.0."""
 
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import ArgumentError
 from pathlib import Path
 
@@ -269,3 +270,40 @@ def test_layout_transform(tmp_path):
         assert_close(run(each)["prob"], arrays("image")[1]["prob"])
     with pytest.raises(RuntimeError, match=r"failed to open .*nowhere.*: No such file or directory"):
         network.dump_layout_transform_model(tmp_path / "nowhere" / "x.mge")
+
+
+def test_networks_that_share_weights_run_side_by_side():
+    """One compiled model; each thread has a network with tensors of its own."""
+    first = load()
+
+    def client(number):
+        network = LiteNetwork()
+        network.share_weights_with(first)
+        assert network._loaded.session.loaded is first._loaded.session.loaded
+        for step in range(50):
+            row = counted(1, 4) + 100 * number + step
+            feed(network, {"data": row})
+            np.testing.assert_allclose(run(network)["score"], score(row), rtol=1e-5)
+        return number
+
+    with ThreadPoolExecutor(8) as clients:
+        assert list(clients.map(client, range(8))) == list(range(8))
+
+
+def test_networks_with_callbacks_run_side_by_side():
+    first, done = load(), []
+
+    def begin(number):
+        network = LiteNetwork()
+        network.share_weights_with(first)
+        network.async_with_callback(lambda: done.append(number))
+        feed(network, {"data": counted(1, 4) + number})
+        network.forward()
+        return network
+
+    networks = [begin(number) for number in range(16)]
+    for number, network in enumerate(networks):
+        network.wait()
+        found = network.get_io_tensor("score").to_numpy()
+        np.testing.assert_allclose(found, score(counted(1, 4) + number), rtol=1e-5)
+    assert sorted(done) == list(range(16))

@@ -74,7 +74,7 @@ REFUSED_ARGUMENTS = [  # seen on 2.0.0, up to the context; None for the path sta
     ((None, ModelType.MINDIR), {"config_dict": {1: {}}}, TypeError, f"config_dict_key must be str, but got {INT}."),
     (
         (None, ModelType.MINDIR),
-        {"config_dict": {"pids": "1, 2"}},
+        {"config_dict": {"section": "1, 2"}},
         TypeError,
         f"config_dict_value must be dict, but got {STR}.",
     ),

@@ -93,7 +93,10 @@ def test_bad_execution_plan(text):
 @pytest.mark.parametrize(
     ("entries", "text"),
     [
-        ({"thread": "2"}, "no key 'thread'; use one of engine, threads, inter_op, precision, tune, cache"),
+        (
+            {"thread": "2"},
+            "no key 'thread'; use one of engine, threads, inter_op, precision, tune, updatable_mode, cache",
+        ),
         ({"threads": "two"}, "threads must be a number, not 'two'"),
         ({"threads": "-1"}, "threads must be"),
         ({"engine": "abacus"}, "engine must be"),

@@ -377,7 +377,7 @@ class TestModelInfo:
             RELU.build().get_model_info(*arguments)
         assert str(caught.value) == f"key must be str, but got {kind}."
 
-    @pytest.mark.parametrize("key", ["", "nonsense", "dynamic_dims", "user_info", "current_pid"])
+    @pytest.mark.parametrize("key", ["", "nonsense", "dynamic_dims", "user_info", "shareable_weight_mem_handle"])
     def test_unknown_key(self, key):
         assert RELU.build().get_model_info(key) == ""
         assert Model().get_model_info(key) == ""

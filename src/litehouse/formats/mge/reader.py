@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.errors import ModelFormatError
+from litehouse.formats import opaque
 from litehouse.formats.loader import WeightLoader
 from litehouse.formats.mge.pack import TAG as PACKED
 from litehouse.formats.mge.pack import Info, open_packed
@@ -27,7 +28,7 @@ TEST_CASES = b"mgbtest0"
 TEST_HEAD = 12
 
 
-def read_mge(source: Source, limits: Limits) -> Model:
+def read_mge(source: Source, limits: Limits, updatable: Sequence[str] = ()) -> Model:
     """Read a MegEngine file or a packed model.
 
     Raises:
@@ -39,7 +40,11 @@ def read_mge(source: Source, limits: Limits) -> Model:
     refuse_unsupported(graph, source.path)
     compressed = info is not None and info.has_compression
     tensors = load_tensors(graph, plain, WeightLoader(plain, limits), compressed=compressed)
-    return _File(graph, tensors, source.path, info).translate()
+
+    def make(changing: frozenset[str]) -> Model:
+        return _File(graph, tensors, source.path, info, changing).translate()
+
+    return opaque.translate(make, lambda made: made.graph.graph, tensors.weights, updatable, source.path)[0]
 
 
 def unpacked(source: Source, limits: Limits) -> tuple[Source, Info | None]:
@@ -97,10 +102,11 @@ class _File:
     tensors: Tensors
     path: str
     info: Info | None
+    changing: frozenset[str]
 
     def translate(self, shapes: Sequence[Sequence[int]] | None = None, every: bool = False) -> Model:
         """The model for these shapes of its inputs; `every` makes an output of each variable."""
-        translator = Translator(self.graph, self.tensors, self.path)
+        translator = Translator(self.graph, self.tensors, self.path, self.changing)
         graph = translator.run(shapes, every=every)
         named = list(zip(translator.output_names, graph.outputs, strict=True))
         metadata = dict(self.graph.metadata)
@@ -123,6 +129,7 @@ class _File:
             source_ops=dict(count_kinds(self.graph)),
             defaults=self.tensors.defaults,
             translate=self.translate,
+            updatable=tuple(name for name in self.tensors.weights if name in self.changing),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import onnx_ir as ir
 
@@ -57,11 +57,12 @@ class Translator:
             taken there.
     """
 
-    def __init__(self, graph: GraphRecord, tensors: Tensors, path: str) -> None:
-        """Take in what the file holds."""
+    def __init__(self, graph: GraphRecord, tensors: Tensors, path: str, changing: Collection[str] = ()) -> None:
+        """Take in what the file holds; nothing is computed from the values of weights that may change."""
         self._graph = graph
         self._tensors = tensors
         self._path = path
+        self._changing = changing
         self._tape = MgeTape()
         self._values: dict[int, ir.Value | None] = {}
         self._inputs: list[ir.Value] = []
@@ -91,6 +92,8 @@ class Translator:
                 ) from None
         variables = [variable for variable, value in self._values.items() if value is not None]
         outputs = self._outputs(variables if every else self._graph.outputs)
+        for value in self._initializers:
+            value.const_value = ir.Tensor(self._tensors.weights[str(value.name)], name=value.name)
         return ir.Graph(
             self._inputs,
             outputs,
@@ -120,7 +123,8 @@ class Translator:
 
     def _weight(self, name: str) -> ir.Value:
         tensor = ir.Tensor(self._tensors.weights[name], name=name)
-        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
+        value.const_value = None if name in self._changing else tensor
         self._initializers.append(value)
         return self._tape.weight(value)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from litehouse.errors import ModelFormatError
+from litehouse.formats import opaque
 from litehouse.formats.loader import Place, WeightLoader
 from litehouse.formats.mindir.calls import REFERENCE, UNRESOLVED, count_nodes
 from litehouse.formats.mindir.converted import is_converted, settle
@@ -27,12 +28,19 @@ GRAPH_FIELD, PARAMETER_FIELD, RAW_DATA_FIELD = 7, 3, 9
 IR_VERSION = 10
 
 
-def read_mindir(source: Source, limits: Limits, *, unlock: Callable[[Source], Source] | None = None) -> Model:
+def read_mindir(
+    source: Source,
+    limits: Limits,
+    updatable: Sequence[str] = (),
+    *,
+    unlock: Callable[[Source], Source] | None = None,
+) -> Model:
     """Read a MindIR file.
 
     Args:
         source: The file, decrypted.
         limits: What it may ask for.
+        updatable: Patterns for names of weights that nothing may be computed from.
         unlock: Decrypts a data file beside it.
 
     Raises:
@@ -46,7 +54,11 @@ def read_mindir(source: Source, limits: Limits, *, unlock: Callable[[Source], So
         settle(proto, path)
     nodes = _check(proto, limits, path)
     weights = _read_weights(proto, blobs, WeightLoader(source, limits, unlock), path)
-    translator = _translated(proto, weights, limits, path, nodes)
+
+    def make(changing: frozenset[str]) -> Translator:
+        return _translated(proto, weights, limits, path, nodes, changing)
+
+    translator, open_names = opaque.translate(make, lambda made: made.graph, weights, updatable, path)
     graph = translator.graph
     states = tuple(State(str(value.name), str(last.name)) for value, last in translator.states.items())
     return Model(
@@ -60,14 +72,17 @@ def read_mindir(source: Source, limits: Limits, *, unlock: Callable[[Source], So
         source_ops=translator.source_ops,
         states=states,
         fixed_nodes=tuple(translator.tape.fixed),
+        updatable=tuple(name for name in open_names if name not in {state.name for state in states}),
     )
 
 
-def _translated(proto: ModelProto, weights: Weights, limits: Limits, path: str, nodes: int) -> Translator:
+def _translated(
+    proto: ModelProto, weights: Weights, limits: Limits, path: str, nodes: int, changing: frozenset[str]
+) -> Translator:
     """The translation. Where weights turn out to change, it is made again without using what they hold in the file."""
-    translator = Translator(proto, weights, limits, path, nodes)
+    translator = Translator(proto, weights, limits, path, nodes, changing)
     while not {value.name for value in translator.states} <= translator.changing:
-        changing = {str(value.name) for value in translator.states} | translator.changing
+        changing = translator.changing | {str(value.name) for value in translator.states}
         translator = Translator(proto, weights, limits, path, nodes, changing)
     return translator
 

@@ -166,7 +166,10 @@ class Translator:
         public = public_name(parameter.name)
         tensor = ir.Tensor(self._weights[public], name=public)
         value = ir.Value(name=public, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
-        value.const_value = None if public in self.changing else tensor
+        if public in self.changing:
+            self.tape.open_weights.add(value)
+        else:
+            value.const_value = tensor
         memory = Memory(self.tape.heap, value, lasting=True)
         self._evaluator.define(parameter.name, memory)
         return value, memory

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
 from litehouse.errors import ModelFormatError
+from litehouse.formats import opaque
 from litehouse.formats.loader import WeightLoader
 from litehouse.formats.mindir.literals import numpy_dtype
 from litehouse.formats.ms.meta import read_meta
@@ -19,12 +20,19 @@ from litehouse.options import Limits
 IR_VERSION = 10
 
 
-def read_ms(source: Source, limits: Limits, *, unlock: Callable[[Source], Source] | None = None) -> Model:
+def read_ms(
+    source: Source,
+    limits: Limits,
+    updatable: Sequence[str] = (),
+    *,
+    unlock: Callable[[Source], Source] | None = None,
+) -> Model:
     """Read a `.ms` file.
 
     Args:
         source: The file, decrypted.
         limits: What it may ask for.
+        updatable: Patterns for names of weights that nothing may be computed from.
         unlock: Decrypts a data file beside it.
 
     Raises:
@@ -32,10 +40,14 @@ def read_ms(source: Source, limits: Limits, *, unlock: Callable[[Source], Source
         UnsupportedOpError: It uses ops that Litehouse does not run.
     """
     meta = read_meta(source, limits)
-    translator = Translator(meta, limits, source.path)
-    translator.refuse_unsupported()
+    Translator(meta, limits, source.path).refuse_unsupported()
     weights, names = load_weights(meta, source, WeightLoader(source, limits, unlock))
-    graph = translator.run(weights, names)
+
+    def make(changing: frozenset[str]) -> tuple[Translator, ir.Graph]:
+        translator = Translator(meta, limits, source.path)
+        return translator, translator.run(weights, names, changing)
+
+    (translator, graph), open_names = opaque.translate(make, lambda made: made[1], weights, updatable, source.path)
     return Model(
         graph=ir.Model(graph, ir_version=IR_VERSION, producer_name="litehouse"),
         weights=weights,
@@ -46,6 +58,7 @@ def read_ms(source: Source, limits: Limits, *, unlock: Callable[[Source], Source
         metadata=meta.metadata,
         source_ops=translator.source_ops,
         fixed_nodes=tuple(translator.tape.fixed),
+        updatable=open_names,
     )
 
 

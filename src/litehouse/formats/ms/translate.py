@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import onnx_ir as ir
 
@@ -35,12 +36,13 @@ class Translator:
         if unsupported:
             raise UnsupportedOpError(unsupported, format="ms", path=self._path)
 
-    def run(self, weights: Weights, names: dict[int, str]) -> ir.Graph:
+    def run(self, weights: Weights, names: dict[int, str], changing: Collection[str] = ()) -> ir.Graph:
         """The ONNX graph of the file's main graph.
 
         Args:
             weights: The weights of the file.
             names: Their names by the number of their tensor.
+            changing: Weights that may change, so that nothing may be computed from what they hold in the file.
         """
         main = self._meta.graphs[0]
         if not main.outputs:
@@ -53,8 +55,14 @@ class Translator:
             )
         inputs = self._inputs()
         initializers = {index: _weight(weights, name) for index, name in names.items()}
+        known = {value: value.const_value for value in initializers.values() if value.name in changing}
+        self.tape.open_weights.update(known)
+        for value in known:
+            value.const_value = None
         evaluator = FlowEvaluator(self._meta, self.tape, self._limits, self._path)
         results = evaluator.run(self._real_inputs(inputs), initializers)
+        for value, tensor in known.items():
+            value.const_value = tensor
         return ir.Graph(
             inputs,
             self._outputs(results, {*names.values(), *(str(value.name) for value in inputs)}),

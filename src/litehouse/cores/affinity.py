@@ -20,7 +20,8 @@ def cores_for(affinity: tuple[int, ...] | str, cpus: Path = CPUS) -> frozenset[i
     Raises:
         EngineError: A core id is not one that this process may use.
     """
-    allowed = frozenset(os.sched_getaffinity(0))
+    # A thread of ours may keep to some cores itself; those of the process are those of its first thread.
+    allowed = frozenset(os.sched_getaffinity(0)) | frozenset(os.sched_getaffinity(os.getpid()))
     if isinstance(affinity, str):
         classes = _core_classes(allowed, cpus)
         chosen = classes[min(1, len(classes) - 1)] if affinity == "mid" else classes[0]
@@ -49,13 +50,25 @@ def _speed(cpu: Path) -> int:
     return 0
 
 
+def shares(affinity: tuple[int, ...] | str, workers: int) -> list[frozenset[int]]:
+    """The cores of each of so many workers: equal shares of those that `affinity` stands for, dealt out in turn."""
+    cores = sorted(cores_for(affinity) or (() if isinstance(affinity, str) else affinity))
+    return [frozenset(cores[place % min(workers, len(cores) or 1) :: workers]) for place in range(workers)]
+
+
+def keep_on(cores: frozenset[int]) -> None:
+    """Keep the calling thread on these cores from now on; empty changes nothing."""
+    if cores:
+        os.sched_setaffinity(0, cores)
+
+
 @contextmanager
 def pinned(cores: frozenset[int]) -> Iterator[None]:
     """Keep the calling thread, and the threads that it starts meanwhile, on these cores; empty changes nothing."""
-    if not cores:
+    before = os.sched_getaffinity(0) if cores else set()
+    if before <= cores:  # a worker keeps to its share of them
         yield
         return
-    before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
         yield

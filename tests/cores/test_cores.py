@@ -1,13 +1,16 @@
 """The thread budget and the classes of cores, on made-up machines."""
 
+import ctypes
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from litehouse.cores.affinity import cores_for, keep_on, pinned, shares
+from litehouse.cores.budget import spare_memory, thread_budget
 from litehouse.errors import EngineError
-from litehouse.parallel.affinity import cores_for, pinned
-from litehouse.parallel.budget import spare_memory, thread_budget
 
 
 @pytest.fixture(autouse=True)
@@ -122,3 +125,49 @@ def test_spare_memory(tmp_path: Path) -> None:
     assert spare_memory(info, tmp_path / "cgroup", own) == 0
     assert spare_memory(tmp_path / "no such file", tmp_path / "none", own) == 0
     assert spare_memory() > 1 << 20
+
+
+FREED = """
+from pathlib import Path
+from litehouse.cores.budget import give_back_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+blocks = [bytes(100_000) for _ in range(2000)]
+last = bytes(100_000)  # what lies behind it the C library does not give back by itself
+del blocks
+before = resident()
+give_back_memory()
+print((before - resident()) / 1e6)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
+def test_freed_memory_goes_back_to_the_system() -> None:
+    done = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 100
+
+
+def test_workers_have_equal_shares_of_the_cores_that_were_asked_for() -> None:
+    assert shares((), 3) == [frozenset()] * 3
+    assert shares((0, 1, 2, 3), 2) == [{0, 2}, {1, 3}]
+    assert shares((4, 5, 6), 2) == [{4, 6}, {5}]
+    assert shares((4, 5), 3) == [{4}, {5}, {4}]
+    assert shares((7,), 2) == [{7}, {7}]
+    assert shares(tuple(range(8)), 4) == [{0, 4}, {1, 5}, {2, 6}, {3, 7}]  # all that there are
+
+
+def test_a_worker_that_keeps_to_its_share_is_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cores: moved.append(set(cores)))
+    keep_on(frozenset())
+    keep_on(frozenset({3}))
+    assert moved == [{3}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
+    with pinned(frozenset({2, 3})):
+        assert moved == [{3}]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})
+    with pinned(frozenset({2, 3})):
+        assert moved == [{3}, {2, 3}]
+    assert moved == [{3}, {2, 3}, {1, 3}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterator
@@ -21,9 +22,30 @@ def thread_budget(cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
     return max(1, math.ceil(min([cores, *_quotas(cgroups, own)])))
 
 
+def share_threads(workers: int = 0, threads: int = 0, cores: int = 0) -> tuple[int, int]:
+    """How many workers there are, and how many threads each has; 0 shares the thread budget among them.
+
+    Args:
+        workers: How many workers there are to be.
+        threads: How many threads each is to have.
+        cores: How many cores they keep to; 0 for all.
+    """
+    budget = min(thread_budget(), cores or thread_budget())
+    threads = threads or max(1, budget // (workers or budget))
+    return workers or max(1, budget // threads), threads
+
+
 def spare_memory(info: Path = MEMORY, cgroups: Path = CGROUPS, own: Path = OWN_CGROUP) -> int:
     """Bytes that this process may still take: what the machine has left, cut to what its cgroups allow."""
     return min([_available(info), *_allowances(cgroups, own)])
+
+
+def give_back_memory() -> None:
+    """Let the system have what was freed: the C library keeps it otherwise, hundreds of megabytes after a race."""
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _available(info: Path) -> int:

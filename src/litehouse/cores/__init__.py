@@ -1,0 +1,1 @@
+"""The cores and the memory that this process may use, and how models share them."""
