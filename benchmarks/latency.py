@@ -88,7 +88,8 @@ def one_round(pool: Pool, inputs: Sequence[np.ndarray], seconds: float, seed: in
     most = capacity(pool, inputs, seconds / 3)
     clients, rate = paused(pool, inputs, LOAD * most, seconds, seed)
     before = pool.statistics.run_seconds
-    times = sorted(open_loop(pool, inputs, list(arrivals(LOAD * most, seconds, seed))))
+    due = list(arrivals(LOAD * most, seconds, seed)) or [0.0]  # at least one, however slow the machine is
+    times = sorted(open_loop(pool, inputs, due))
     run = median_between(before, pool.statistics.run_seconds)
     p50, p99 = percentile(times, 50), percentile(times, 99)
     return {

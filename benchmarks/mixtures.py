@@ -121,9 +121,9 @@ def attach() -> None:
 
 
 def update(session: litehouse.Session, ended: threading.Event) -> int:
-    """Update all weights until told to end; how often that was."""
+    """Update all weights until told to end, at least once; how often that was."""
     count = 0
-    while not ended.is_set():
+    while not count or not ended.is_set():
         count += 1
         session.update_weights(values(NUMBERS[count % len(NUMBERS)]))
     return count

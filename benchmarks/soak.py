@@ -97,10 +97,11 @@ def main(arguments: Sequence[str] = ()) -> None:
 
 def soak(seconds: float, clients: int, every: float) -> tuple[list[Sample], dict[str, Counter[str]], int]:
     """Put everything under load for so long: what the process held meanwhile, how requests ended, and restarts."""
-    samples, start = [], time.monotonic()
+    samples = []
     with tempfile.TemporaryDirectory() as folder, subjects(Path(folder)) as served, progress() as bar:
         task = bar.add_task("soaking", total=int(seconds))
         with Load(served, clients) as load:
+            start = time.monotonic()  # to start all of it may take longer than that
             while (spent := time.monotonic() - start) < seconds:
                 time.sleep(min(every, seconds - spent))
                 load.check()

@@ -48,6 +48,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(autouse=True)
 def _starts_anew(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every load is that of a process of its own, which has no other session of the file, unless a test is about it."""
+    monkeypatch.setattr("litehouse.weights.handover.SECONDS", 60.0)  # a busy machine is not one that hangs
     if "sibling_sessions" not in request.fixturenames:
         monkeypatch.setattr("litehouse.loading._can_share", lambda _: False)
 

@@ -55,7 +55,8 @@ def test_a_rewritten_file_is_another_one_whatever_its_time_says(cache: Cache, tm
     assert Origin(path).identify(cache) != found
 
 
-def test_a_young_file_is_not_taken_by_its_time(cache: Cache, tmp_path: Path) -> None:
+def test_a_young_file_is_not_taken_by_its_time(cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identity, "YOUNG_SECONDS", 600.0)  # a slow machine does not make it old
     path = _file(tmp_path / "a", "x")
     found = Origin(path).identify(cache)
     assert found is not None

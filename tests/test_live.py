@@ -231,27 +231,29 @@ def test_numbers_that_fusions_take_for_constants(shape: tuple[int, ...], session
 
 def test_sizes_that_come_and_go_beside_updates(session: Session) -> None:
     """Runs of other sizes, as a ModelParallelRunner has them, go on while weights are updated."""
-    ended, results = threading.Event(), [mlp_result]
+    ended, counts = threading.Event(), [0, 0, 0]
 
-    def run(seed: int) -> int:
-        count = 0
+    def run(seed: int) -> None:
         while not ended.is_set():
-            x = np.random.default_rng(seed).normal(size=(1 + count % 5, 4)).astype("f")
+            x = np.random.default_rng(seed).normal(size=(1 + counts[seed] % 5, 4)).astype("f")
             (y,) = session.run_any([x])
-            assert any(np.allclose(y, results[0](x, seed=each), atol=1e-3) for each in (0, 5, 6))
-            count += 1
-        return count
+            assert any(np.allclose(y, mlp_result(x, seed=each), atol=1e-3) for each in (0, 5, 6))
+            counts[seed] += 1
 
     with ThreadPoolExecutor(3) as threads:
-        running = [threads.submit(run, seed) for seed in range(3)]
+        running, turn = [threads.submit(run, seed) for seed in range(3)], 0
         try:
-            for turn in range(20):
+            # Until each of them has run beside updates, or one has failed.
+            while turn < 20 or not (all(counts) or any(each.done() for each in running)):
+                turn += 1
                 session.update_weights(mlp_weights(5 + turn % 2))
                 session.resize([(2 + turn % 3, 4)])
                 assert session.inputs[0].shape == (2 + turn % 3, 4)
         finally:
             ended.set()
-        assert all(each.result(60) for each in running)
+        for each in running:
+            each.result(60)
+        assert all(counts)
 
 
 def test_what_was_chosen_can_be_read_when_it_is_closed(session: Session) -> None:
@@ -367,7 +369,7 @@ def test_a_pool_switches_all_workers() -> None:
     with Pool(mlp(), workers=2, updatable="all") as pool:
         pool.update_weights(mlp_weights(seed=5))
         for future in [pool.submit([X]) for _ in range(20)]:
-            assert_close(future.result(30)[0], mlp_result(X, seed=5))
+            assert_close(future.result(60)[0], mlp_result(X, seed=5))
     with Pool(mlp(), processes=1, threads=1) as pool, pytest.raises(litehouse.EngineError, match="are processes"):
         pool.update_weights(mlp_weights(seed=5))
 

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,11 +19,20 @@ from litehouse import Session, WeightError
 from litehouse import session as session_module
 from litehouse import sharing as sharing_module
 from litehouse.engines import build as build_module
+from litehouse.weights import handover
 from onnx_models import mlp, mlp_result, mlp_weights
 
 X = np.random.default_rng(1).normal(size=(2, 4)).astype("f")
 MODES = ("in_place", "swap")
-SECONDS = 60
+SECONDS = 300  # for what must happen: who waits longer hangs
+
+
+def _settle(handle: int) -> None:
+    """Wait until the thread that hands weights over has closed what it sent: it hears one after the other."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(handover._address(handle))
+        connection.sendall(bytes(handover.ASKED.size))
+        assert connection.recv(1) == b""  # it was told off
 
 
 def _descriptors() -> int:
@@ -150,6 +160,7 @@ def test_an_update_that_fails_leaves_nothing_open(path: Path, monkeypatch: pytes
         raise litehouse.EngineError("no")
 
     with _load(path, "swap") as session, litehouse.attach(session.share([])) as attached:
+        _settle(session.share([]))
         before = _descriptors()
         with monkeypatch.context() as patch:
             patch.setattr(sharing_module, what, fail)

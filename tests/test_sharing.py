@@ -25,7 +25,7 @@ from litehouse.weights.segments import Segment
 from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 X = np.random.default_rng(1).normal(size=(2, 4)).astype("f")
-SECONDS = 60
+SECONDS = 600  # for what must happen: a machine may take long to start a process, and who waits longer hangs
 DIGITS = REPOSITORY / "examples" / "digits" / "model" / "digits.mindir"
 
 # A process that does what it is told, a line at a time.
@@ -33,6 +33,9 @@ CHILD = """
 import json, os, sys
 import numpy as np
 import litehouse
+from litehouse.weights import handover
+
+handover.SECONDS = 60.0  # on a busy machine the other may take long to answer
 
 def weights(seed):
     random = np.random.default_rng(seed)
@@ -60,7 +63,7 @@ for line in sys.stdin:
             pid = os.fork()
             if pid == 0:
                 import time
-                time.sleep(30)
+                time.sleep(600)
                 os._exit(0)
             answer = pid
         elif command == "loop":
@@ -197,20 +200,18 @@ def test_a_process_of_another_user_is_refused(path: Path, children: Any, monkeyp
         assert "belongs to user 12345" in child.do("attach", handle)["error"]
 
 
-def test_handles_that_lead_nowhere(path: Path) -> None:
+def test_handles_that_lead_nowhere(path: Path, monkeypatch: Any) -> None:
     with _load(path, "") as session:
         handle = session.share([])
-    start = time.monotonic()
+    monkeypatch.setattr(handover.Asker, "ask", lambda _: pytest.fail("somebody is asked"))  # it is told at once
     for wrong in (handle, 12345, 0, -1, 2**63, 2**64):
         with pytest.raises(WeightError, match="nobody offers weights under the handle"):
             litehouse.attach(wrong)
-    assert time.monotonic() - start < 5
     with _load(path, "") as session, pytest.raises(WeightError, match=r"there is no process \d+ to share"):
         session.share([2**22 + 1])
 
 
 def test_an_owner_that_hangs_is_told_in_time(path: Path, children: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(handover, "SECONDS", 0.5)
     child = children()
     assert child.do("load", str(path), "in_place") == "loaded"
     handle = child.do("share", [os.getpid()])
@@ -218,8 +219,10 @@ def test_an_owner_that_hangs_is_told_in_time(path: Path, children: Any, monkeypa
     while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
         time.sleep(0.01)
     try:
-        with pytest.raises(WeightError, match="does not answer"):
-            litehouse.attach(handle)
+        with monkeypatch.context() as patch:
+            patch.setattr(handover, "SECONDS", 0.5)
+            with pytest.raises(WeightError, match="does not answer"):
+                litehouse.attach(handle)
     finally:
         os.kill(child.pid, signal.SIGCONT)
     litehouse.attach(handle).close()

@@ -21,7 +21,7 @@ def shell(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         env=os.environ | environment,
         capture_output=True,
         encoding=environment.get("PYTHONIOENCODING", "utf-8"),
-        timeout=60,
+        timeout=600,
         check=False,
     )
 
@@ -60,7 +60,7 @@ def test_help_imports_no_engine():
         "app(['--help'], standalone_mode=False)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
     for command in ("run", "inspect", "convert", "verify"):
         assert f"\n  {command} " in done.stdout

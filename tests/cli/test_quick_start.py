@@ -22,7 +22,7 @@ def run(program, folder, *arguments, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -7,9 +7,11 @@ import pytest
 
 from litehouse.cores.gate import Gate
 
+SECONDS = 600  # for what must happen: who waits longer hangs
+
 
 def _wait_until(condition) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)
@@ -32,7 +34,7 @@ def test_never_more_inside_than_places() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(SECONDS)
     assert inside == 0
     assert 1 <= most <= 3
     assert gate._free == 3
@@ -54,7 +56,7 @@ def test_who_has_waited_goes_first_even_if_it_takes_more() -> None:
         _wait_until(lambda: len(gate._turns) == len(threads) and gate._turns[0].is_late())
     gate.leave()
     for thread in threads:
-        thread.join(30)
+        thread.join(SECONDS)
     assert order[0] == "large"
 
 
@@ -81,7 +83,7 @@ def test_nobody_waits_for_ever_behind_those_who_return_at_once() -> None:
             rounds.append(number)
     is_over.set()
     for thread in hogs:
-        thread.join(30)
+        thread.join(SECONDS)
     assert len(rounds) == 50
 
 

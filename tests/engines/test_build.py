@@ -253,8 +253,8 @@ def test_processes_share_it_and_the_second_needs_no_graph(
     expected = float(mlp_result(np.ones((2, 4), "f")).sum())
     command = [sys.executable, "-c", PROGRAM, str(path), engine]
     together = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [process.communicate(timeout=120)[0].split() for process in together]
-    outputs.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout.split())
+    outputs = [process.communicate(timeout=600)[0].split() for process in together]
+    outputs.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout.split())
     for total, *_ in outputs:
         assert float(total) == pytest.approx(expected, rel=1e-5)
     assert outputs[-1][1:] == ["False", "False"]

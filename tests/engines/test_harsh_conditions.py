@@ -212,7 +212,8 @@ def kernel():
     core = openvino.Core()
     from litehouse.engines.trials.cases import float_cases
     case = next(float_cases())
-    compiled = core.compile_model(core.read_model(case.model), "CPU", {"PERF_COUNT": True})
+    settings = {"PERF_COUNT": True, "INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core.compile_model(core.read_model(case.model), "CPU", settings)
     request = compiled.create_infer_request()
     request.infer(case.inputs)
     return next(item.exec_type for item in request.profiling_info if item.node_type == "Convolution")

@@ -1,5 +1,6 @@
 """A batch in parts: the same numbers, kept and restored, and errors that arrive."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -45,21 +46,20 @@ def test_which_parts_are_tried() -> None:
 def test_an_error_of_any_part_arrives(thread: int) -> None:
     class Failing:
         def __init__(self, place: int) -> None:
-            self.place = place
+            self.place, self.runs = place, 0
 
         def run(self, inputs: list[np.ndarray]) -> list[np.ndarray]:
+            if not self.runs:
+                both.wait(60)  # whoever comes first would take all parts
+            self.runs += 1
             if self.place == thread:
                 raise litehouse.EngineError("no")
             return list(inputs)
 
+    both = threading.Barrier(2)
     runner = PartsRunner([Failing(0), Failing(1)], 8, ThreadPoolExecutor(1))
-
-    def run_often() -> None:
-        for _ in range(50):  # whoever comes first takes the parts
-            runner.run([X])
-
     with pytest.raises(litehouse.EngineError, match="no"):
-        run_often()
+        runner.run([X])
 
 
 def test_parts_that_win_are_chosen_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

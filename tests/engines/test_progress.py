@@ -25,6 +25,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_the_steps_are_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_terminal(monkeypatch)
+    monkeypatch.setattr(progress, "SOON", 600.0)  # even on a slow machine
     with progress.shown("net.mindir") as shown:
         shown.step("compiling")  # nobody needs to see what takes no time
         shown.step("timing", is_long=True)

@@ -5,12 +5,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from engines.support import ALL, ILLEGAL, PASS, Trials, verdict
+from engines.support import ALL, ENDLESS, ILLEGAL, PASS, Trials, verdict
 
 from litehouse import EngineError
 from litehouse.engines import safety
 from litehouse.engines.safety import Verdict, verdicts
-from litehouse.engines.trials import children
 
 pytestmark = pytest.mark.usefixtures("unknown")
 
@@ -70,7 +69,7 @@ FOR_A_DAY = {
     "a strange exit": "raise SystemExit(9)",
     "no result": "pass",
     "success but in one case": "print('passed but it cannot run an LSTM')",
-    "lateness": "import time; time.sleep(60)",
+    "lateness": ENDLESS,
     "an illegal instruction, then an error under a setting": (
         f"if os.environ.get({safety.CAP!r}): raise RuntimeError('no room')\n{ILLEGAL}"
     ),
@@ -92,7 +91,6 @@ HOLDS = [
 
 @pytest.mark.parametrize(("code", "expected"), HOLDS, ids=[*LASTING, *FOR_A_DAY, *NOT_KEPT])
 def test_how_long_a_verdict_holds(trials: Trials, monkeypatch: pytest.MonkeyPatch, code: str, expected: str) -> None:
-    monkeypatch.setattr(children, "LIMIT", 1.0)
     if safety.CAP in code:
         monkeypatch.setattr(safety, "cpu_flags", lambda: frozenset({"avx"}))
     trials.program(code)

@@ -72,7 +72,7 @@ def test_of_threads_that_load_the_same_one_builds_it(tmp_path: Path, monkeypatch
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     assert len(results) == 4
     for (found,) in results:
         assert_close(found, mlp_result(np.ones((2, 4), "f")))

@@ -1,6 +1,7 @@
 """Tiny files that ask for much: read in a child process whose memory is limited, and timed."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,6 +18,7 @@ CHILD = """
 import gc, json, resource, sys, time
 import litehouse
 good, room, *paths = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))  # ends one that hangs, however busy the machine is
 litehouse.read(good + ".mindir"), litehouse.read(good + ".onnx")
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (used + int(room),) * 2)
@@ -31,7 +33,8 @@ for path in paths:
         if "no check foresaw" in str(error) or error.__cause__ is not None and "Memory" in str(error):
             what = str(error)
     print(json.dumps([path, what, time.process_time() - start]), flush=True)
-print(json.dumps(["peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, 0]))
+with open("/proc/self/status") as lines:  # not getrusage's: that begins with what the parent process had
+    print(json.dumps(["peak", next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0]))
 """
 
 
@@ -87,13 +90,14 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 }
 
 
-def run(folder: Path, names: list[str], timeout: float = 60) -> dict[str, tuple[Any, float]]:
+def run(folder: Path, names: list[str]) -> dict[str, tuple[Any, float]]:
     (folder / "good.mindir").write_bytes(mindir())
     (folder / "good.onnx").write_bytes(onnx_graph())
     (folder / "w.bin").write_bytes(bytes(16))
     paths = [str(folder / name) for name in names]
     command = [sys.executable, "-c", CHILD, str(folder / "good"), str(ROOM), *paths]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode != -signal.SIGXCPU, "the reader hangs"
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     return {Path(path).name: (what, seconds) for path, what, seconds in rows}
@@ -152,9 +156,6 @@ ABSURD: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", ABSURD)
 def test_absurd_work(tmp_path: Path, name: str) -> None:
     (tmp_path / "m.mindir").write_bytes(ABSURD[name]())
-    try:
-        (what, seconds) = run(tmp_path, ["m.mindir"], timeout=6)["m.mindir"]
-    except subprocess.TimeoutExpired:
-        pytest.fail("the reader hangs")
+    (what, seconds) = run(tmp_path, ["m.mindir"])["m.mindir"]
     assert what in ("ModelFormatError", "LimitError", "UnsupportedOpError")
     assert seconds < 1

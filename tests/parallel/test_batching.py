@@ -104,7 +104,8 @@ def test_a_pool_joins_and_gives_each_its_own(monkeypatch: pytest.MonkeyPatch) ->
     with Pool(mlp(), workers=1, batching=FORCED) as pool:
         assert pool.batching.sizes == (4, 2)
         xs = [np.random.default_rng(seed).normal(size=(2, 4)).astype("f") for seed in range(100)]
-        futures = [pool.submit([x]) for x in xs]
+        with pool._waiting._arrived:  # no worker takes one before all are there
+            futures = [pool.submit([x]) for x in xs]
         for x, future in zip(xs, futures, strict=True):
             assert_close(future.result(60)[0], mlp_result(x))
         sizes = pool.statistics.batch_sizes

@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from parallel.test_pool import slow
+from parallel.test_pool import LONG, SHORT, slow
 
 import litehouse
 from conftest import FIXTURES, assert_close
 from litehouse import Batching, Options, Pool, WorkerError
-from litehouse.parallel import processes
+from litehouse.parallel import crew, processes
 from litehouse.parallel.exchange import FIRST_BYTES, Line, SharedMemory
 from onnx_models import mlp, mlp_result
 
@@ -32,8 +33,11 @@ def _pids(pool: Pool) -> list[int]:
     return [worker.pid for worker in pool._crew._workers]
 
 
+SECONDS = 600  # for what must happen: a machine may take long to start a process, and who waits longer hangs
+
+
 def _wait_until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -106,7 +110,8 @@ def test_processes_keep_to_their_share_of_the_cores_also_after_a_restart() -> No
     with Pool(mlp(), processes=2, threads=1, affinity=tuple(cores[:1])) as pool:
         os.kill(_pids(pool)[0], signal.SIGKILL)
         for seed in range(4):
-            pool.submit([_x(seed)]).exception(60)
+            pool.submit([_x(seed)]).exception(SECONDS)
+        _wait_until(lambda: pool.statistics.restarts == 1)
         assert_close(pool(_x())[0], mlp_result(_x()))
         assert os.sched_getaffinity(0) >= set(cores)
 
@@ -131,14 +136,14 @@ def test_a_machine_without_descriptors_is_told(pool: Pool, monkeypatch: pytest.M
 
 
 def test_a_worker_that_is_killed_fails_its_request_alone_and_is_replaced() -> None:
-    with Pool(slow(), processes=2, threads=1) as pool:
+    with Pool(slow(400), processes=2, threads=1) as pool:
         x = np.eye(400, dtype="f")
         expected = pool(x)[0]
         before = _pids(pool)
         futures = [pool.submit([x]) for _ in range(6)]
         time.sleep(0.05)
         os.kill(before[0], signal.SIGKILL)
-        outcomes = [future.exception(120) for future in futures]
+        outcomes = [future.exception(SECONDS) for future in futures]
         failed = [error for error in outcomes if error is not None]
         assert len(failed) <= 1
         assert all(isinstance(error, WorkerError) and "SIGKILL" in str(error) for error in failed)
@@ -151,14 +156,14 @@ def test_a_worker_that_is_killed_fails_its_request_alone_and_is_replaced() -> No
 
 
 def test_a_retry_hides_the_death() -> None:
-    with Pool(slow(), processes=1, threads=1, retry=True) as pool:
+    with Pool(slow(400), processes=1, threads=1, retry=True) as pool:
         x = np.eye(400, dtype="f")
         expected = pool(x)[0]
         future = pool.submit([x])
         time.sleep(0.05)
         os.kill(_pids(pool)[0], signal.SIGKILL)
-        np.testing.assert_array_equal(future.result(120)[0], expected)
-        assert pool.statistics.restarts == 1
+        np.testing.assert_array_equal(future.result(SECONDS)[0], expected)
+        _wait_until(lambda: pool.statistics.restarts == 1)  # on a busy machine the run may have ended before
 
 
 @pytest.mark.slow
@@ -173,7 +178,7 @@ def test_fifty_kills_at_random_lose_no_request_without_an_error() -> None:
             while not is_over.is_set():
                 seed += 8
                 try:
-                    (y,) = pool.submit([_x(seed)]).result(120)
+                    (y,) = pool.submit([_x(seed)]).result(SECONDS)
                 except WorkerError:
                     ends.append("error")
                 else:
@@ -198,9 +203,10 @@ def test_fifty_kills_at_random_lose_no_request_without_an_error() -> None:
             if pid is not None and pid not in killed:
                 os.kill(pid, signal.SIGKILL)
                 killed.add(pid)
+        _wait_until(lambda: "right" in ends or bool(failures))  # where requests take longer than processes live
         is_over.set()
         for thread in clients:
-            thread.join(120)
+            thread.join(SECONDS)
             assert not thread.is_alive()
         assert failures == []
         assert_close(pool(_x(1))[0], mlp_result(_x(1)))
@@ -210,34 +216,41 @@ def test_fifty_kills_at_random_lose_no_request_without_an_error() -> None:
         assert ends.count("right") > 0
 
 
-def test_a_deadline_stops_a_run_and_its_process_lives_on() -> None:
-    with Pool(slow(), processes=1, threads=1) as pool:
-        x, pids = np.eye(400, dtype="f"), _pids(pool)
-        begin = time.monotonic()
-        pool(x)
-        alone = time.monotonic() - begin
+def _submit_late(pool: Pool) -> Any:
+    """A long run whose time is up when it has begun."""
+    late: Any = pool.submit([LONG])
+    _wait_until(late.running)
+    late.deadline = time.monotonic()
+    pool._crew.clock.watch(late)
+    return late
+
+
+def test_a_deadline_stops_a_run_and_its_process_lives_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "STOP_SECONDS", SECONDS)  # on a busy machine an op may take long to end
+    with Pool(slow(), processes=1, threads=1, engine="onnxruntime") as pool:
+        pids = _pids(pool)
         for _ in range(3):
             with pytest.raises(litehouse.DeadlineError, match="before it was done"):
-                pool(x, timeout=alone / 10)
-            late = pool.submit([x])
+                _submit_late(pool).result(SECONDS)
+            late = pool.submit([LONG])
             _wait_until(lambda late=late: late.running())
             assert late.cancel()
             with pytest.raises(CancelledError):
-                late.result(60)
+                late.result(SECONDS)
             assert late.cancelled()
-        assert pool(x)[0].shape == (400, 400)
+        assert pool(SHORT)[0].shape == (10, 10)
         assert _pids(pool) == pids
         assert pool.statistics.restarts == 0
 
 
 def test_a_run_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.0)
-    with Pool(slow(), processes=1, threads=1) as pool:
-        x = np.eye(400, dtype="f")
-        pool(x)
+    monkeypatch.setattr(processes._Child, "stop", lambda *_: None)  # it does not hear
+    with Pool(slow(), processes=1, threads=1, engine="onnxruntime") as pool:
+        pool(SHORT)
         with pytest.raises(litehouse.DeadlineError, match="before it was done"):
-            pool(x, timeout=0.01)
-        assert pool(x)[0].shape == (400, 400)
+            _submit_late(pool).result(SECONDS)
+        assert pool(SHORT)[0].shape == (10, 10)
         assert pool.statistics.restarts == 1
 
 
@@ -253,34 +266,34 @@ def test_a_process_that_dies_idle_is_replaced_before_it_is_needed(pool: Pool) ->
 def test_deadlines_hold_while_a_process_starts(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     started = threading.Event()
     with monkeypatch.context() as patch:
-        patch.setattr(processes.ProcessWorker, "start", lambda _: started.wait(60))
+        patch.setattr(processes.ProcessWorker, "start", lambda _: started.wait(SECONDS))
         for pid in _pids(pool):
             os.kill(pid, signal.SIGKILL)
         _wait_until(lambda: all(worker._is_starting for worker in pool._crew._workers))
-        begin = time.monotonic()
         with pytest.raises(litehouse.DeadlineError):
             pool(_x(), timeout=0.1)
         unwanted = pool.submit([_x()])
         time.sleep(0.05)
         unwanted.cancel()
         with pytest.raises(CancelledError):
-            unwanted.result(10)
-        assert time.monotonic() - begin < 5
+            unwanted.result(SECONDS)
+        assert all(worker._is_starting for worker in pool._crew._workers)
         started.set()
         _wait_until(lambda: not any(worker._is_starting for worker in pool._crew._workers))
     assert_close(pool(_x())[0], mlp_result(_x()))
 
 
 def test_closing_starts_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool(slow(), processes=1, threads=1)
-    x = np.eye(400, dtype="f")
-    running = [pool.submit([x]) for _ in range(3)]
+    for module in (crew, processes):  # on a busy machine an op may take long to end
+        monkeypatch.setattr(module, "STOP_SECONDS", SECONDS)
+    pool = Pool(slow(), processes=1, threads=1, engine="onnxruntime")
+    running = [pool.submit([LONG]) for _ in range(3)]
     _wait_until(lambda: running[0].running())
     monkeypatch.setattr(processes.ProcessWorker, "start", lambda _: pytest.fail("a process was started"))
     pool.close(0)
     for request in running:
         with pytest.raises(litehouse.EngineError, match=r"stopped|closed before|terminate"):
-            request.result(10)
+            request.result(SECONDS)
     assert pool.statistics.restarts == 0
 
 
@@ -295,7 +308,7 @@ def test_a_file_that_was_replaced_is_not_mixed_with_the_one_before(tmp_path: Pat
         os.kill(_pids(pool)[0], signal.SIGKILL)
         found = [pool.submit([_x()]) for _ in range(40)]
         for request in found:
-            error = request.exception(60)
+            error = request.exception(SECONDS)
             if error is None:
                 assert_close(request.result()[0], mlp_result(_x()))
             else:
@@ -305,8 +318,10 @@ def test_a_file_that_was_replaced_is_not_mixed_with_the_one_before(tmp_path: Pat
 def test_joined_requests_run_in_processes_too() -> None:
     with Pool(mlp(), processes=1, threads=1, batching=Batching(max_size=4, force=True)) as pool:
         assert pool.batching.sizes == (4, 2)
-        for seed, (y,) in enumerate(pool.map([_x(seed)] for seed in range(50))):
-            assert_close(y, mlp_result(_x(seed)))
+        with pool._waiting._arrived:  # none is taken before all are there
+            requests = [pool.submit([_x(seed)]) for seed in range(50)]
+        for seed, request in enumerate(requests):
+            assert_close(request.result(SECONDS)[0], mlp_result(_x(seed)))
         sizes = pool.statistics.batch_sizes
         assert sizes["count"] < sizes["sum"]
 
@@ -322,7 +337,7 @@ def test_nothing_is_left_behind() -> None:
     pids = _pids(pool)
     pool(_x())
     os.kill(pids[0], signal.SIGKILL)
-    _wait_until(lambda: pool.submit([_x()]).exception(60) is None and pool.statistics.restarts >= 1)
+    _wait_until(lambda: pool.submit([_x()]).exception(SECONDS) is None and pool.statistics.restarts >= 1)
     pids += _pids(pool)
     pool.close()
     assert not any(map(_is_alive, pids))
@@ -348,11 +363,8 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
         pids = [int(word) for word in parent.stdout.readline().split()]
     assert len(pids) == 2
     parent.kill()
-    parent.wait(60)
-    end = time.monotonic() + 60
-    while any(map(_is_alive, pids)):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    parent.wait(SECONDS)
+    _wait_until(lambda: not any(map(_is_alive, pids)))
 
 
 def test_a_program_that_cannot_start_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -417,7 +429,7 @@ def test_a_request_that_is_cancelled_harms_no_other() -> None:
             doomed = pool.submit([_x()])
             time.sleep(0.0005 * (seed % 4))
             doomed.cancel()
-            (y,) = pool.submit([_x(seed)]).result(60)
+            (y,) = pool.submit([_x(seed)]).result(SECONDS)
             assert_close(y, mlp_result(_x(seed)))
 
 

@@ -15,6 +15,8 @@ from litehouse import WeightError
 from litehouse.weights import handover
 from litehouse.weights.handover import ANSWERED, MAGIC, Asker, Offer
 
+SECONDS = 60  # for what must happen: who waits longer hangs
+
 
 @pytest.fixture
 def offer() -> Iterator[Offer]:
@@ -31,7 +33,7 @@ def _answer() -> Any:
 
 def _connect(offer: Offer) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(5)
+    connection.settimeout(SECONDS)
     connection.connect(handover._address(offer.handle))
     return connection
 
@@ -46,7 +48,7 @@ def test_who_asks_gets_the_memory(offer: Offer) -> None:
         assert os.pread(descriptor, 10, 0) == b"memory"
         os.close(descriptor)
     asker.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + SECONDS
     while len(os.listdir("/proc/self/fd")) > before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(os.listdir("/proc/self/fd")) == before
@@ -71,17 +73,18 @@ def test_handles_differ() -> None:
 def test_those_who_ask_wrongly_or_never_end_hold_nobody_up(offer: Offer, words: bytes) -> None:
     with _connect(offer) as connection:
         connection.sendall(words)
-        start = time.monotonic()
         asker = Asker(offer.handle)
         os.close(asker.ask()[1][0])
         asker.close()
-        assert time.monotonic() - start < 2
         if len(words) >= handover.ASKED.size:  # it was told off
             with contextlib.suppress(ConnectionResetError):
                 assert connection.recv(100) == b""
-    start = time.monotonic()
-    offer.close()
-    assert time.monotonic() - start < 2
+            return
+        connection.setblocking(False)
+        with pytest.raises(BlockingIOError):  # it is heard yet, so nobody waited until it was given up
+            connection.recv(100)
+        offer.close()  # does not wait for it either
+        assert connection.recv(100) == b""
 
 
 def test_strangers_are_refused_before_they_say_anything(offer: Offer, monkeypatch: Any, caplog: Any) -> None:
@@ -91,11 +94,9 @@ def test_strangers_are_refused_before_they_say_anything(offer: Offer, monkeypatc
     with pytest.raises(WeightError, match="process 1 is not in the list of those that may have them"):
         Asker(offer.handle).ask()
     monkeypatch.setattr(handover, "peer", real)
-    start = time.monotonic()
     asker = Asker(offer.handle)
-    os.close(asker.ask()[1][0])
+    os.close(asker.ask()[1][0])  # they do not hold anybody up
     asker.close()
-    assert time.monotonic() - start < 2  # they do not hold anybody up
     assert caplog.text.count("a model: refused to share the weights: process 1") == len(silent) + 1
     for connection in silent:
         connection.close()
@@ -139,7 +140,7 @@ def test_wrong_answers_are_told(answers: list[bytes]) -> None:
     with pytest.raises(WeightError, match="which offered the weights, does not answer"):
         asker.ask()
     asker.close()
-    thread.join(5)
+    thread.join(SECONDS)
 
 
 def test_an_offer_is_closed_once(offer: Offer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,15 @@ class OpenVinoProgram:
 
     def bind(self) -> OpenVinoRunner:
         """A runner for one thread at a time."""
-        return OpenVinoRunner(self.compiled.create_infer_request(), self._slots, self._outputs, self._path)
+        return OpenVinoRunner(
+            self.compiled.create_infer_request(), self._slots, self._outputs, self._path, lambda: self._is_dynamic
+        )
+
+    @cached_property
+    def _is_dynamic(self) -> bool:
+        """Whether a size anywhere in it is known only when it runs."""
+        ops = self.compiled.get_runtime_model().get_ops()
+        return any(port.get_partial_shape().is_dynamic for op in ops for port in op.outputs())
 
     def save(self, folder: Path) -> None:
         """Write the compiled model."""
@@ -150,8 +159,10 @@ class OpenVinoProgram:
 class OpenVinoRunner:
     """Runs one request of a compiled model."""
 
-    def __init__(self, request: Any, slots: list[int], outputs: list[Any], path: str) -> None:
-        """Wrap a request."""
+    def __init__(
+        self, request: Any, slots: list[int], outputs: list[Any], path: str, is_dynamic: Callable[[], bool]
+    ) -> None:
+        """Wrap a request; where sizes are known only when it runs, no run is stopped."""
         from openvino import Tensor
 
         self._tensor = Tensor
@@ -159,6 +170,7 @@ class OpenVinoRunner:
         self._slots = slots
         self._outputs = outputs
         self._path = path
+        self._is_dynamic = is_dynamic
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
@@ -167,6 +179,8 @@ class OpenVinoRunner:
     def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
         """The outputs for these inputs, unless the run is stopped."""
         request = self._request
+        if self._is_dynamic():  # runs after one that was stopped would give arrays of its sizes
+            return self.run(inputs)
 
         def infer() -> None:
             request.start_async()  # nothing stops `infer`

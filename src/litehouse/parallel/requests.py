@@ -235,7 +235,9 @@ class Waiting:
             if len(self._requests) >= self.limit + self._idle:
                 raise Overloaded(f"{self.limit} requests wait already; try later, or raise the pool's `queue`")
             self._requests.append(request)
-            if len(self._requests) - self._promised >= self._wanted:
+            first = self._requests[min(self._promised, len(self._requests) - 1)]
+            # Who waits for others like the first does not let one of another shape wait.
+            if len(self._requests) - self._promised >= self._wanted or first.shapes != request.shapes:
                 self._arrived.notify()
 
     def wait(self) -> int:

@@ -220,7 +220,7 @@ def test_the_published_program_of_several_processes(tmp_path):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes)
     try:
-        printed, errors = process.communicate(timeout=120)
+        printed, errors = process.communicate(timeout=600)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # those that it started wait for each other, if one fails
