@@ -10,6 +10,7 @@ demo: $(VENV)/installed
 	$(BIN)/python examples/quick_start/quick_start.py
 	$(BIN)/python examples/quick_start/digits.py
 	$(BIN)/python examples/parallel/clients.py
+	PYTHON=$(BIN)/python examples/distributed/run_by_rank_table.sh
 	$(BIN)/python examples/megengine_quick_start/inference.py examples/megengine_digits/digits.mge
 	$(BIN)/python examples/megengine_quick_start/digits.py
 

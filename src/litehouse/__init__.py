@@ -7,6 +7,7 @@ Example:
 """
 
 from litehouse._version import __version__
+from litehouse.distributed.ranks import Place, find_place
 from litehouse.errors import (
     DeadlineError,
     EngineError,
@@ -14,6 +15,7 @@ from litehouse.errors import (
     LitehouseError,
     ModelFormatError,
     Overloaded,
+    RankError,
     ShapeError,
     UnsupportedOpError,
     WeightError,
@@ -22,7 +24,7 @@ from litehouse.errors import (
 from litehouse.live import WeightInfo
 from litehouse.loading import attach, load, read
 from litehouse.model import Model, TensorInfo
-from litehouse.options import Limits, Options
+from litehouse.options import Job, Limits, Options
 from litehouse.parallel.batching import Batching
 from litehouse.parallel.pool import Pool
 from litehouse.session import Session
@@ -33,6 +35,7 @@ __all__ = [
     "Batching",
     "DeadlineError",
     "EngineError",
+    "Job",
     "LimitError",
     "Limits",
     "LitehouseError",
@@ -40,7 +43,9 @@ __all__ = [
     "ModelFormatError",
     "Options",
     "Overloaded",
+    "Place",
     "Pool",
+    "RankError",
     "Session",
     "ShapeError",
     "TensorInfo",
@@ -50,6 +55,7 @@ __all__ = [
     "WorkerError",
     "__version__",
     "attach",
+    "find_place",
     "load",
     "read",
 ]

@@ -109,6 +109,11 @@ class Builds:
             build.outputs = self._trial(build)
         return build.outputs
 
+    def refused(self, error: ShapeError) -> None:
+        """Inputs were refused: where other ranks run, too, they must know that this one does not."""
+        if "ranks" in self.loaded.built.engine.capabilities:
+            cast(Any, self.current.program).refuse(error)
+
     def resize(self, shapes: Shapes) -> None:
         """Make the build for these shapes the current one."""
         build = self.at(shapes)
@@ -251,6 +256,12 @@ class Builds:
     def _trial(self, build: Build) -> tuple[TensorInfo, ...]:
         """The outputs' infos, from a run on made-up inputs; what the file says where an input is dynamic."""
         model = self.loaded.model
+        if "ranks" in self.loaded.built.engine.capabilities:  # the others would have to make the same trial
+            return (
+                model.outputs
+                if build.inputs == model.inputs
+                else tuple(replace(info, shape=(None,) * len(info.shape)) for info in model.outputs)
+            )
         if not is_static(build.inputs):
             return model.outputs
         shapes = [(cast(tuple[int, ...], info.shape), info.dtype) for info in build.inputs]

@@ -85,5 +85,20 @@ class WorkerError(EngineError):
     """The process that ran a request died."""
 
 
+class RankError(EngineError):
+    """Another rank of the job failed, is missing, or does something else than this one.
+
+    Attributes:
+        rank: The rank that failed; None where it is not known.
+        op: The op that needed it, as the model names it; empty outside of ops.
+    """
+
+    def __init__(self, message: str, *, rank: int | None = None, op: str = "") -> None:
+        """Make the error; `rank` and `op` are for programs, the message tells them too."""
+        super().__init__(message)
+        self.rank = rank
+        self.op = op
+
+
 class WeightError(LitehouseError):
     """A weight has the wrong name, shape, dtype or data."""

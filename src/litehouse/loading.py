@@ -110,8 +110,11 @@ def _with_fields(options: Options | None, fields: dict[str, Any]) -> Options:
 def _can_share(loaded: Loaded) -> bool:
     """Whether one more session may use a compiled model.
 
-    OpenVINO runs it as often at a time as it was compiled for: where that leaves cores free, each has its own.
+    OpenVINO runs it as often at a time as it was compiled for: where that leaves cores free, each has its own. The
+    ranks of a job must all do the same, and what one has open, another may have closed.
     """
+    if "ranks" in loaded.built.engine.capabilities:
+        return False
     model, options = loaded.model, loaded.options
     folder = os.path.dirname(model.path)
     places = {name: identity.marks_at(os.path.join(folder, name)) for name in model.files}

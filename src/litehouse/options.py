@@ -1,12 +1,16 @@
-"""How to run a model: `Options`, and `Limits` for what a file may ask for."""
+"""How to run a model: `Options`, `Limits` for what a file may ask for, and `Job` for several processes."""
 
+import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, Self
 
 GIB = 1 << 30
 MAX_THREADS = 4096
+MAX_RANKS = 1 << 16
+MAX_PORT = (1 << 16) - 1
 
 ENGINES = ("auto", "onnxruntime", "openvino")
 PRECISIONS = ("fp32", "fp16")
@@ -16,6 +20,7 @@ OP_PRECISIONS = ("float16", "float32")
 TUNINGS = ("off", "fast", "full")
 UPDATES = ("", "in_place", "swap")
 WORKSPACES = ("own", "shared")
+TRANSPORTS = ("", "memory", "gloo")
 ALLOWED = {
     "engine": ENGINES,
     "precision": PRECISIONS,
@@ -52,6 +57,62 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job over several processes that a model is a part of. What is not set is found from the launcher.
+
+    Attributes:
+        rank: Which of the job's processes this one is, from 0.
+        size: How many processes the job has.
+        rank_table: Path of a rank table file.
+        address: Where rank 0 is found by the others, for jobs over several machines.
+        port: The port that rank 0 listens on there; 0 derives one from the job.
+        groups: Path of a file with groups of ranks (MindSpore's `group_info_file`).
+        name: What tells the job from others of this user, where the launcher does not; as the environment variable
+            `LITEHOUSE_JOB`.
+        timeout: Seconds after which a rank that does not answer is an error.
+        transport: How ranks exchange data: `"memory"` (one machine), `"gloo"` (any), `""` picks.
+
+    Example:
+        >>> Job(rank=1, size=2).timeout
+        30.0
+    """
+
+    rank: int | None = None
+    size: int | None = None
+    rank_table: str = ""
+    address: str = ""
+    port: int = 0
+    groups: str = ""
+    name: str = ""
+    timeout: float = 30.0
+    transport: str = ""
+
+    def __post_init__(self) -> None:
+        """Check every field, so that a slip shows where it was made."""
+        if self.size is not None and not _is_count(self.size, 1, MAX_RANKS):
+            raise ValueError(f"size must be an int from 1 to {MAX_RANKS}, or None, not {self.size!r}")
+        if self.rank is not None and not _is_count(self.rank, 0, MAX_RANKS - 1):
+            raise ValueError(f"rank must be an int from 0 to {MAX_RANKS - 1}, or None, not {self.rank!r}")
+        if self.rank is not None and self.size is not None and self.rank >= self.size:
+            raise ValueError(f"rank must be less than size, but rank is {self.rank} and size is {self.size}")
+        if not _is_count(self.port, 0, MAX_PORT):
+            raise ValueError(f"port must be an int from 0 to {MAX_PORT}, not {self.port!r}")
+        for name in ("rank_table", "address", "groups", "name"):
+            if not isinstance(getattr(self, name), str):
+                raise ValueError(f"{name} must be a str, not {getattr(self, name)!r}")
+        is_number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
+        if not is_number or not math.isfinite(self.timeout) or self.timeout <= 0:
+            raise ValueError(f"timeout must be a count of seconds above 0, not {self.timeout!r}")
+        object.__setattr__(self, "timeout", float(self.timeout))
+        if self.transport not in TRANSPORTS:
+            raise ValueError(f"transport must be one of {TRANSPORTS}, not {self.transport!r}")
+
+
+def _is_count(value: object, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How to run a model.
 
@@ -79,6 +140,7 @@ class Options:
         cache: Where models are kept that were built, for the next start: a folder, True for the user's own
             (`$LITEHOUSE_CACHE_DIR`, else `litehouse` in the user's cache folder), False for nowhere.
         limits: What a model file may ask for.
+        job: The job over several processes that the model is a part of, where it has ops that span them.
 
     Example:
         >>> Options(threads=2).threads
@@ -99,6 +161,7 @@ class Options:
     updatable_mode: str = ""
     cache: Path | bool = True
     limits: Limits = field(default_factory=Limits)
+    job: Job = field(default_factory=Job)
 
     def __post_init__(self) -> None:
         """Check every field, so that a slip shows where it was made."""
@@ -127,11 +190,28 @@ class Options:
             raise ValueError(f"updatable must be a list of names, or 'all', not {self.updatable!r}")
         if not isinstance(self.cache, bool | Path):
             raise ValueError(f"cache must be a pathlib.Path, True or False, not {self.cache!r}")
+        if not isinstance(self.job, Job):
+            raise ValueError(f"job must be a litehouse.Job, not {self.job!r}")
         if isinstance(self.affinity, str):
             if self.affinity not in CORE_CLASSES:
                 raise ValueError(f"affinity must be core ids or one of {CORE_CLASSES}, not {self.affinity!r}")
         elif not all(isinstance(core, int) and core >= 0 for core in self.affinity):
             raise ValueError(f"affinity must be core ids of at least 0, not {self.affinity!r}")
+
+    def plain(self) -> dict[str, Any]:
+        """The options as plain data, as JSON has it: for another process."""
+        facts = asdict(self) | {"op_precision": dict(self.op_precision)}
+        return facts | {"cache": str(self.cache) if isinstance(self.cache, Path) else self.cache}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        """The options that `plain` gave."""
+        facts = dict(plain)
+        facts |= {"limits": Limits(**facts["limits"]), "job": Job(**facts["job"])}
+        facts["cache"] = Path(facts["cache"]) if isinstance(facts["cache"], str) else facts["cache"]
+        if not isinstance(facts["affinity"], str):
+            facts["affinity"] = tuple(facts["affinity"])
+        return cls(**facts)
 
     @property
     def device_kind(self) -> str:

@@ -151,22 +151,26 @@ class Session:
         if builds is None:
             raise EngineError(CLOSED)
         build = builds.current
-        if type(inputs) is not list:
-            inputs = as_list(inputs, build.inputs)
-        if len(inputs) != len(build.expected):
-            raise ShapeError(
-                f"the model takes {len(build.expected)} inputs, not {len(inputs)}: {describe(build.inputs)}"
-            )
-        for array, (shape, dtype) in zip(inputs, build.expected):  # noqa: B905  (counted above)
-            # The common case costs a microsecond less without a call per input.
-            if (
-                type(array) is not ndarray
-                or array.dtype is not dtype
-                or array.shape != shape
-                or not array.flags.c_contiguous
-            ):
-                inputs = [checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
-                break
+        try:
+            if type(inputs) is not list:
+                inputs = as_list(inputs, build.inputs)
+            if len(inputs) != len(build.expected):
+                raise ShapeError(
+                    f"the model takes {len(build.expected)} inputs, not {len(inputs)}: {describe(build.inputs)}"
+                )
+            for array, (shape, dtype) in zip(inputs, build.expected):  # noqa: B905  (counted above)
+                # The common case costs a microsecond less without a call per input.
+                if (
+                    type(array) is not ndarray
+                    or array.dtype is not dtype
+                    or array.shape != shape
+                    or not array.flags.c_contiguous
+                ):
+                    inputs = [checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
+                    break
+        except ShapeError as error:
+            builds.refused(error)
+            raise
         runner = build.take()
         try:
             return self._run_with_more(runner.run, inputs) if self._takes_more else runner.run(inputs)
@@ -186,8 +190,13 @@ class Session:
         """
         if self._attached is not None:
             self._follow()
-        inputs = accept(inputs, self.model.inputs, any_size=True)
-        build = self._open().at(tuple(array.shape for array in inputs))
+        builds = self._open()
+        try:
+            inputs = accept(inputs, self.model.inputs, any_size=True)
+            build = builds.at(tuple(array.shape for array in inputs))
+        except ShapeError as error:
+            builds.refused(error)
+            raise
         runner = build.take()
         try:
             run = runner.run if stoppable is None else functools.partial(runner.run_stoppable, stoppable=stoppable)
@@ -273,6 +282,7 @@ class Session:
 
         allowed = _numbers(pids)
         self._own("share")
+        self._whole("shared")
         with self._live.updating:
             sharing = self._live.shared()
             if sharing is not None:
@@ -306,6 +316,7 @@ class Session:
         from litehouse import sharing as memory
 
         self._own("move")
+        self._whole("moved into an arena")
         with self._live.updating:
 
             def take() -> None:
@@ -402,6 +413,13 @@ class Session:
             raise EngineError(FORKED)
         if self._attached is not None:
             raise WeightError(f"the weights belong to process {self._attached.pid}; {verb} them there")
+
+    def _whole(self, done: str) -> None:
+        """Raise where the model is one part of a job: it consists of many."""
+        if "ranks" in self.loaded.built.engine.capabilities:
+            raise WeightError(
+                f"{self.model.path}: the model is one part of a job over several ranks, and is not {done}"
+            )
 
     def _install(self, changed: Arrays, take: Callable[[Arrays], None]) -> None:
         """Make runs use these weights: what is live, they are given; else the model is built anew beside them."""

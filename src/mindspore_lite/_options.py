@@ -1,10 +1,11 @@
 """From a `Context` and a configuration to the `Options` of Litehouse."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from litehouse import Options
+from litehouse import Job, Options
 from mindspore_lite.context import Context
 
 Sections = dict[str, dict[str, str]]
@@ -20,6 +21,15 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "updatable_mode": str,
     "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
 }
+RANK_KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "rank_id": ("rank", int),
+    "rank_size": ("size", int),
+    "rank_address": ("address", str),
+    "rank_port": ("port", int),
+    "rank_timeout": ("timeout", float),
+    "rank_transport": ("transport", str),
+}
+TABLE_SECTION, TABLE = "ascend_context", "rank_table_file"
 OTHER_KEYS = ("variable_weights_file", "shareable_weight_pid_list", "shareable_weight_mem_handle")  # taken out before
 
 _AFFINITIES: tuple[tuple[()] | str, ...] = ((), "big", "mid")
@@ -52,8 +62,13 @@ def merge_sections(path: str, sections: Sections) -> Sections:
     return merged
 
 
-def make_options(context: Context, sections: Sections) -> Options:
+def make_options(context: Context, sections: Sections, config_path: str = "") -> Options:
     """Give the options that a context asks for; the section `[litehouse]` of a configuration wins over the context.
+
+    Args:
+        context: The context.
+        sections: The configuration.
+        config_path: Its file, beside which files that it names are looked for, too.
 
     Raises:
         ValueError: A value is out of its range, or the section has an unknown key.
@@ -68,19 +83,48 @@ def make_options(context: Context, sections: Sections) -> Options:
         "affinity": tuple(cpu.thread_affinity_core_list) or _AFFINITIES[cpu.thread_affinity_mode],
     }
     fields["op_precision"] = _plan(sections.get(PLAN, {}))
+    fields["job"] = _job(context, sections, config_path)
     for key, text in sections.get(SECTION, {}).items():
+        if key in RANK_KEYS:
+            continue
         if key not in KEYS:
-            raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {', '.join((*KEYS, *OTHER_KEYS))}")
-        try:
-            fields[key] = KEYS[key](text)
-        except ValueError:
-            raise ValueError(f"[{SECTION}] {key} must be a number, not {text!r}") from None
+            known = ", ".join((*KEYS, *RANK_KEYS, *OTHER_KEYS))
+            raise ValueError(f"[{SECTION}] has no key {key!r}; use one of {known}")
+        fields[key] = _value(key, KEYS[key], text)
     if fields["inter_op"] > fields["threads"] > 0:
         raise ValueError(
             f"inter_op_parallel_num {fields['inter_op']} is more than thread_num {fields['threads']}; "
             "lower the one or raise the other"
         )
     return Options(**fields)
+
+
+def _job(context: Context, sections: Sections, config_path: str) -> Job:
+    """Give what the context and the configuration say about ranks."""
+    table = sections.get(TABLE_SECTION, {}).get(TABLE, "")
+    fields: dict[str, Any] = {
+        "rank": context.ascend._rank_id,
+        "rank_table": find_file(table, config_path),
+        "groups": context.group_info_file,
+    }
+    for key, text in sections.get(SECTION, {}).items():
+        if key in RANK_KEYS:
+            name, kind = RANK_KEYS[key]
+            fields[name] = _value(key, kind, text)
+    return Job(**fields)
+
+
+def find_file(path: str, config_path: str) -> str:
+    """Give the path of a file that a configuration names: as it is, or beside the configuration's file."""
+    beside = os.path.join(os.path.dirname(config_path), path)
+    return beside if path and config_path and not os.path.exists(path) and os.path.exists(beside) else path
+
+
+def _value(key: str, kind: Callable[[str], Any], text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"[{SECTION}] {key} must be a number, not {text!r}") from None
 
 
 def _plan(entries: Mapping[str, str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ class ModelParallelRunner:
             weights = take_settings(sections, parallel.config_path)
             if weights.pids is not None or weights.handle is not None:
                 raise ValueError("processes share the memory of a Model, not of a ModelParallelRunner")
-            options = replace(make_options(context, sections), updatable=weights.names)
+            options = replace(make_options(context, sections, parallel.config_path), updatable=weights.names)
             pool = Pool(model_path, workers=parallel.workers_num, queue=ENDLESS, any_size=True, options=options)
         except (LitehouseError, OSError, ValueError) as error:
             raise RuntimeError(f"{NAME}! Error is {error}") from error

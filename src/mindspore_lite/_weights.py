@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from litehouse import WeightError
 from mindspore_lite._checks import check_instance
+from mindspore_lite._options import find_file
 from mindspore_lite.tensor import Array, Tensor
 
 NAMES_FILE = "variable_weights_file"
@@ -75,8 +75,7 @@ def _number(key: str, text: str) -> int:
 
 def _read_names(path: str, config_path: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """Read one name a line, each with another name for it if there is a comma."""
-    beside = Path(config_path).parent / path
-    place = beside if not os.path.exists(path) and config_path and beside.exists() else Path(path)
+    place = Path(find_file(path, config_path))
     names, aliases = [], {}
     try:
         lines = place.read_text(encoding="utf-8").splitlines()

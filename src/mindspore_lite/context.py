@@ -4,6 +4,7 @@ import logging
 import os
 from typing import NoReturn
 
+from litehouse import LitehouseError, Place, find_place
 from mindspore_lite._checks import check_choice, check_count, check_instance, check_list, check_sections
 
 TARGETS = ("cpu", "gpu", "ascend")
@@ -90,9 +91,10 @@ class _CPU:
 class _GPU:
     """Settings of the GPU. Any further attribute may be set, and is ignored, as in the original."""
 
-    def __init__(self) -> None:
+    def __init__(self, ascend: "_Ascend | None" = None) -> None:
         self._precision_mode = "enforce_fp32"
         self._device_id = 0
+        self._ascend = ascend
 
     def __str__(self) -> str:
         return (
@@ -125,8 +127,10 @@ class _GPU:
 
     @property
     def rank_id(self) -> int:
-        """The rank of this process; read only."""
-        return 0
+        """The rank of this process, as its launcher or `ascend.rank_id` tells; 0 without one; read only."""
+        place = self._place()
+        rank = None if self._ascend is None else self._ascend._rank_id
+        return place.rank if rank is None or rank >= place.size else rank
 
     @rank_id.setter
     def rank_id(self, _: object) -> NoReturn:
@@ -134,12 +138,18 @@ class _GPU:
 
     @property
     def group_size(self) -> int:
-        """How many ranks run together; read only."""
-        return 1
+        """How many ranks run together, as the launcher tells; 1 without one; read only."""
+        return self._place().size
 
     @group_size.setter
     def group_size(self, _: object) -> NoReturn:
         raise AttributeError("can't set attribute")
+
+    def _place(self) -> Place:
+        try:
+            return find_place()
+        except LitehouseError as error:
+            raise RuntimeError(f"Get rank failed! Error is {error}") from error
 
 
 class _Ascend:
@@ -149,7 +159,7 @@ class _Ascend:
         self._precision_mode = ""
         self._device_id = 0
         self._provider = ""
-        self._rank_id = 0
+        self._rank_id: int | None = None  # until it is set, the launcher tells
 
     def __str__(self) -> str:
         return (
@@ -190,8 +200,8 @@ class _Ascend:
 
     @property
     def rank_id(self) -> int:
-        """The rank of this process."""
-        return self._rank_id
+        """The rank of this process. One that is set wins over what a rank table or a launcher tells."""
+        return self._rank_id or 0
 
     @rank_id.setter
     def rank_id(self, value: int) -> None:
@@ -266,8 +276,8 @@ class Context:
 
     Attributes:
         cpu: Threads, affinity and precision on the CPU.
-        gpu: Index and precision of the GPU.
-        ascend: Index, precision and provider of the NPU.
+        gpu: Index and precision of the GPU, and which rank of how many this process is.
+        ascend: Index, precision, provider and rank of the NPU.
         parallel: Workers of a runner.
 
     Example:
@@ -281,8 +291,8 @@ class Context:
         self._target = ["cpu"]
         self._group_info_file = ""
         self.cpu = _CPU()
-        self.gpu = _GPU()
         self.ascend = _Ascend()
+        self.gpu = _GPU(self.ascend)
         self.parallel = _Parallel()
 
     def __str__(self) -> str:

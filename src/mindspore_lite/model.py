@@ -86,7 +86,7 @@ class Model:
             config_path: A configuration file of `[section]` and `key=value` lines. The section `[litehouse]` takes
                 effect, and what `[ascend_context]` says about weights: `variable_weights_file`, those that
                 `update_weights` takes; `shareable_weight_pid_list` and `shareable_weight_mem_handle`, which processes
-                share them. Others are read over.
+                share them; and about ranks: `rank_table_file`. Others are read over.
             config_dict: The same as a dict of dicts; wins over the file.
             dec_key: The key of an encrypted file.
             dec_mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.
@@ -127,7 +127,7 @@ class Model:
             )
         try:
             self._weights = take_settings(sections, config_path)
-            options = replace(make_options(context, sections), updatable=self._weights.names)
+            options = replace(make_options(context, sections, config_path), updatable=self._weights.names)
             session = self._load(options, key, mode if key else "AES-GCM")
             if session.model.format != FORMATS[model_type]:
                 session.close()

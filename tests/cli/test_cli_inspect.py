@@ -23,6 +23,7 @@ KEYS = [
     "onnx_ops",
     "weights",
     "states",
+    "exchanges",
     "unsupported",
 ]
 
@@ -170,11 +171,12 @@ def test_page_of_unsupported(strange_onnx):
     assert ["Abracadabra", "1", "second"] in shown
 
 
-def test_communication_is_unsupported(tmp_path):
+def test_a_part_of_a_job(tmp_path):
     path = FIXTURES / "mindir" / "communication" / "all_reduce.mindir"
-    found = document(path, code=1)
-    assert found["supported"] is False
-    assert [item["op"] for item in found["unsupported"]] == ["AllReduce"]
+    found = document(path)
+    assert found["supported"] is True
+    assert found["exchanges"] == {"AllReduce": 1}
+    assert "1 AllReduce: the file is one part of a job" in " ".join(call("inspect", path).output.split())
     result = call("convert", path, tmp_path / "out.onnx")
     assert result.exit_code == 1
     assert "exchange data between ranks" in result.output

@@ -1,5 +1,6 @@
 """`Pool(processes=...)`: workers that can be killed, and a pool that goes on."""
 
+import json
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from parallel.test_pool import LONG, SHORT, slow
 import litehouse
 from conftest import FIXTURES, assert_close
 from litehouse import Batching, Options, Pool, WorkerError
-from litehouse.parallel import crew, processes
+from litehouse.parallel import crew, isolated, processes
 from litehouse.parallel.exchange import FIRST_BYTES, Line, SharedMemory
 from onnx_models import mlp, mlp_result
 
@@ -61,6 +62,21 @@ def test_requests_give_what_the_model_computes(pool: Pool) -> None:
     assert pool.engine == "onnxruntime"
     for seed, (y,) in enumerate(pool.map([_x(seed)] for seed in range(100))):
         assert_close(y, mlp_result(_x(seed)))
+
+
+def test_every_option_survives_the_way_to_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(mlp())
+    options = Options(
+        engine="onnxruntime",
+        threads=1,
+        cache=tmp_path / "cache",
+        limits=litehouse.Limits(max_nodes=1000),
+        job=litehouse.Job(rank=1, size=2, timeout=5),
+    )
+    told = json.loads(json.dumps(processes.Source.of(path, options, {}).message(None)))
+    with isolated._load(told) as session:
+        assert session.options == options
 
 
 def test_a_path_an_encrypted_file_and_options_reach_the_process(tmp_path: Path) -> None:

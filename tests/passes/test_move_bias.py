@@ -69,9 +69,9 @@ def test_nothing_is_done_without_shapes() -> None:
 def test_onnxruntime_joins_all(tmp_path: Path) -> None:
     """A convolution, another branch, a bias and an activation: two nodes, one for each convolution."""
     nodes = [node("Conv", "x wide", "c"), node("Conv", "x wide", "z"), *CASES["past another"][0][1:]]
-    nodes[3:4] = [node("Add", "p eight", "s")]
+    nodes[3:4] = [node("Add", "p own", "s")]
     graph = read(
-        model(nodes, {"x": [1, 8, 4, 4]}, {"y": None}, {"wide": drawn(8, 8, 1, 1), "eight": drawn(1, 8, 1, 1)})
+        model(nodes, {"x": [1, 16, 4, 4]}, {"y": None}, {"wide": drawn(16, 16, 1, 1), "own": drawn(1, 16, 1, 1)})
     )
     assert built_ops(graph, tmp_path)["Add"]
     assert apply(MoveBiasPass(), graph)

@@ -9,8 +9,8 @@ from litehouse.passes.pool_images import PoolImagesPass
 from onnx_models import model, node
 from pass_checks import apply, built_ops, drawn, forget_shapes, ops, read, stays
 
-WEIGHTS = {"w": drawn(8, 8, 3, 3), "v": drawn(8, 8, 1, 1), "axes": np.array([2, 3]), "all": np.array([1, 2, 3])}
-WEIGHTS |= {"back": np.array([-1, -2]), "flat": np.array([2, 8, 16])}
+WEIGHTS = {"w": drawn(16, 16, 3, 3), "v": drawn(16, 16, 1, 1), "axes": np.array([2, 3]), "all": np.array([1, 2, 3])}
+WEIGHTS |= {"back": np.array([-1, -2]), "flat": np.array([2, 16, 16])}
 CONV, LAST = node("Conv", "x w", "c"), node("Conv", "m v", "y")
 POOLED = {
     "behind": [CONV, node("ReduceMean", "c axes", "m"), LAST],
@@ -30,7 +30,7 @@ KEPT = {
 def written(nodes: list, **settings: int) -> bytes:
     taken = {name for each in nodes for name in each.input}
     weights = {name: array for name, array in WEIGHTS.items() if name in taken}
-    return model(nodes, {"x": [2, 8, 6, 6]}, {"y": None}, weights, **settings)
+    return model(nodes, {"x": [2, 16, 6, 6]}, {"y": None}, weights, **settings)
 
 
 @pytest.mark.parametrize("case", POOLED)

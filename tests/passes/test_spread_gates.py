@@ -9,8 +9,13 @@ from litehouse.passes.spread_gates import SpreadGatesPass
 from onnx_models import model, node
 from pass_checks import apply, built_ops, drawn, forget_shapes, read, stays
 
-WEIGHTS = {"w": drawn(8, 8, 3, 3), "v": drawn(8, 8, 1, 1), "one": drawn(1, 8, 1, 1), "flat": np.array([2, 8, 1, 1])}
-WEIGHTS |= {"across": drawn(8, 8), "last": drawn(8, 8, 1, 1), "line": np.array([2, 8])}
+WEIGHTS = {
+    "w": drawn(16, 16, 3, 3),
+    "v": drawn(16, 16, 1, 1),
+    "one": drawn(1, 16, 1, 1),
+    "flat": np.array([2, 16, 1, 1]),
+}
+WEIGHTS |= {"across": drawn(16, 16), "last": drawn(16, 16, 1, 1), "line": np.array([2, 16])}
 IMAGE = [node("Conv", "x w", "c"), node("Relu", "c", "i")]
 GATE = [node("GlobalAveragePool", "i", "m"), node("Conv", "m v", "d"), node("Sigmoid", "d", "g")]
 LAST = node("Conv", "p last", "y")
@@ -37,7 +42,7 @@ KEPT = {
 def written(nodes: list, batch: int | str = 2, **settings: int) -> bytes:
     taken = {name for each in nodes for name in each.input}
     weights = {name: array for name, array in WEIGHTS.items() if name in taken}
-    return model(nodes, {"x": [batch, 8, 6, 5]}, {"y": None}, weights, **settings)
+    return model(nodes, {"x": [batch, 16, 6, 5]}, {"y": None}, weights, **settings)
 
 
 @pytest.mark.parametrize("case", SPREAD)

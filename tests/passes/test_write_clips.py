@@ -10,13 +10,13 @@ from onnx_models import model, node
 from pass_checks import apply, built_ops, drawn, forget_shapes, ops, read, stays
 
 WEIGHTS = {
-    "w": drawn(8, 8, 1, 1) * 4,
+    "w": drawn(16, 16, 1, 1) * 4,
     "zero": np.array([0], np.float32),
     "six": np.array(6, np.float32),
     "sixes": np.full((1, 1, 1, 1), 6, np.float32),
     "deep": np.full((1, 1, 1, 1, 1), 6, np.float32),
     "below": np.array(-1, np.float32),
-    "many": drawn(8, 1, 1),
+    "many": drawn(16, 1, 1),
 }
 CONV = node("Conv", "x w", "c")
 WRITTEN = {
@@ -41,7 +41,7 @@ KEPT = {
 def written(nodes: list, opset: int = 20) -> bytes:
     taken = {name for each in nodes for name in each.input}
     weights = {name: array for name, array in WEIGHTS.items() if name in taken}
-    return model(nodes, {"x": [1, 8, 5, 5]}, {"y": None}, weights, opset=opset)
+    return model(nodes, {"x": [1, 16, 5, 5]}, {"y": None}, weights, opset=opset)
 
 
 @pytest.mark.parametrize("case", WRITTEN)

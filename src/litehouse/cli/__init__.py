@@ -12,6 +12,7 @@ from litehouse.cli.convert import convert_command
 from litehouse.cli.doctor import doctor_command
 from litehouse.cli.inspect import inspect_command
 from litehouse.cli.run import run_command
+from litehouse.cli.slice import slice_command
 from litehouse.cli.verify import verify_command
 
 app = typer.Typer(
@@ -26,6 +27,7 @@ app.command("run")(run_command)
 app.command("inspect")(inspect_command)
 app.command("convert")(convert_command)
 app.command("verify")(verify_command)
+app.command("slice")(slice_command)
 app.command("doctor")(doctor_command)
 app.add_typer(cache_app, name="cache")
 

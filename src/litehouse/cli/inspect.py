@@ -14,6 +14,7 @@
     onnx_ops     {op: count}, after translation; empty where the model is not supported
     weights      {count, bytes, values, largest: null | {name, dtype, shape, bytes}, all: null | [the same of each]}
     states       [{name, dtype, shape}], the weights that a run changes; a session keeps them between runs
+    exchanges    {op: count}, with which it exchanges data with other ranks: then it is one part of a job
     unsupported  [{op, count, nodes}]
 
 `weights.all` is filled with `--weights`.
@@ -53,9 +54,6 @@ def inspect_command(
     try:
         network = read_model(model, key, mode)
         report = describe_model(network, list_weights=weights)
-        if exchanges := network.exchanges:
-            reason = "they exchange data between ranks, which is not supported yet"
-            report |= _refusal(UnsupportedOpError(exchanges, format=network.format, path=network.path, reason=reason))
     except UnsupportedOpError as error:
         from litehouse.cli.survey import survey
 
@@ -91,6 +89,7 @@ def describe_model(model: Model, *, list_weights: bool = False) -> dict[str, Any
         "outputs": model.outputs,
         "source_ops": model.source_ops,
         "onnx_ops": ops,
+        "exchanges": Counter(op for op, _ in model.exchanges),
         "weights": [TensorInfo(name, array.dtype, array.shape) for name, array in model.weights.items()],
     }
     facts["states"] = [info for info in facts["weights"] if info.name in {state.name for state in model.states}]
@@ -118,6 +117,7 @@ def _report(path: str, format_name: str, facts: Mapping[str, Any], *, list_weigh
             "all": weights if list_weights else None,
         },
         "states": [_tensor(info) for info in facts.get("states", ())],
+        "exchanges": dict(facts.get("exchanges", {})),
         "unsupported": [],
     }
 
@@ -161,6 +161,7 @@ def _show(report: Mapping[str, Any]) -> None:
         ("Weights", _weights(weights)),
         ("State, which runs change", _tensors(report["states"])),
         ("Metadata", _metadata(report["metadata"])),
+        ("Exchanges with other ranks", _exchanges(report["exchanges"])),
         ("Unsupported", _unsupported(report)),
     ):
         if content is not None:
@@ -226,6 +227,13 @@ def _metadata(metadata: Mapping[str, str]) -> RenderableType | None:
     for name, text in metadata.items():
         shown.add_row(Text(printable(name), style="dim"), text)
     return shown
+
+
+def _exchanges(counts: Mapping[str, int]) -> RenderableType | None:
+    if not counts:
+        return None
+    told = ", ".join(f"{count} {op}" for op, count in counts.items())
+    return Text(f"{told}: the file is one part of a job; start one process for each rank, as with mpirun")
 
 
 def _unsupported(report: Mapping[str, Any]) -> RenderableType | None:

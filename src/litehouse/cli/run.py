@@ -1,9 +1,12 @@
 """`litehouse run`: run a model once, or several times, on arrays from files."""
 
+import contextlib
+import tempfile
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import typer
@@ -33,10 +36,15 @@ from litehouse.cli.console import (
     shape_text,
     stdout,
     table,
+    working,
 )
 from litehouse.cli.fitted import show_fitted
-from litehouse.model import TensorInfo
+from litehouse.model import Model, TensorInfo
+from litehouse.options import Options
 from litehouse.session import Session
+
+if TYPE_CHECKING:
+    from litehouse.parallel.launched import Launched
 
 SHOWN_VALUES = 5
 
@@ -63,6 +71,12 @@ def run_command(
     repeat: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Run N times more and print the times.")
     ] = None,
+    ranks: Annotated[
+        int, typer.Option("--ranks", "-n", min=1, metavar="N", help="Slice it, and run it over N processes.")
+    ] = 1,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline", help="Give each process some of the layers, instead of a part of each.")
+    ] = False,
     engine: Engine = "auto",
     device: Device = "cpu",
     threads: Threads = 0,
@@ -78,15 +92,16 @@ def run_command(
         raise typer.BadParameter("--zeros and --random exclude each other")
     if output is not None:
         _refuse_file(output)
-    network = read_model(model, key, mode, cache=True)
+    network = read_model(model, key, mode, cache=ranks == 1)
     if output is not None and not force:
         _refuse_overwriting(output_paths(output, len(network.outputs)))
     fill = "zeros" if zeros else np.random.default_rng(random) if random is not None else None
     arrays = gather_inputs(network.inputs, input or (), fill)
-    with Session(network, options) as session:
+    with _opened(network, options, ranks, pipeline) as runner:
+        session = runner if isinstance(runner, Session) else runner.session
         if resize:
-            session.resize([array.shape for array in arrays])
-        results = session.run(arrays)
+            runner.resize([array.shape for array in arrays])
+        results = runner.run(arrays)
         _show_outputs(network.outputs, results)
         show_engine(session)
         if session.engine.figures:
@@ -95,7 +110,35 @@ def run_command(
             paths = save_outputs(output, results)
             stdout().print(f"wrote {paths[0]}" + (f" to {paths[-1].name}" if len(paths) > 1 else ""), soft_wrap=True)
         if repeat:
-            _show_times(_measure(session, arrays, repeat))
+            _show_times(_measure(runner, arrays, repeat))
+
+
+@contextlib.contextmanager
+def _opened(network: Model, options: Options, ranks: int, pipeline: bool) -> Iterator["Session | Launched"]:
+    """The model, ready to run: in this process, or sliced and in several."""
+    if ranks == 1:
+        with Session(network, options) as session:
+            yield session
+        return
+    from litehouse.cli.slice import show_totals, sizes_of
+    from litehouse.distributed.slicing import plan, write
+    from litehouse.parallel.launched import Launched
+
+    if network.is_secret:
+        raise CommandError(
+            f"{network.path}: the model is encrypted, and its parts would lie on the disk as they are; write them "
+            "where you want them with `litehouse slice`, and start the ranks yourself"
+        )
+    with working("Planning"):
+        made = plan(network, ranks, pipeline=pipeline)
+    show_totals(sizes_of(made), Counter(each.op for each in made.exchanges))
+    with tempfile.TemporaryDirectory(prefix="litehouse-") as folder:
+        with progress("Slicing") as step:
+            paths = write(made, Path(folder), step)
+        with working(f"Starting {ranks} ranks"):
+            launched = Launched(paths, options)
+    with launched:  # all have read their files, which are gone
+        yield launched
 
 
 def _refuse_file(folder: Path) -> None:
@@ -138,13 +181,13 @@ def _first_values(array: np.ndarray) -> str:
     return " ".join(texts) + (" …" if len(values) > SHOWN_VALUES else "")
 
 
-def _measure(session: Session, arrays: Sequence[np.ndarray], count: int) -> np.ndarray:
+def _measure(runner: "Session | Launched", arrays: Sequence[np.ndarray], count: int) -> np.ndarray:
     """The seconds of each of `count` runs. The first run, which the caller made, was the warm-up."""
     times = np.empty(count)
     with progress("Running") as step:
         for index in range(count):
             start = time.perf_counter()
-            session.run(arrays)
+            runner.run(arrays)
             times[index] = time.perf_counter() - start
             step(index + 1, count)
     return times

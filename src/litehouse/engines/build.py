@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import os
@@ -30,6 +31,7 @@ BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64
 
 
 CHOICES = "choices"  # the kind of record
+RANKED = "ranked"  # the same, of the segments of one part of a job
 WAIT_SECONDS = 120.0  # how long a start waits for another process that builds the same
 RETRY_SECONDS = 86400.0  # how long what could not be kept is not tried again: that takes as long as the start
 MAX_LIVE = 1 << 26  # bytes of live weights that a child process is sent, to check what was saved
@@ -51,18 +53,56 @@ def build(model: Model, options: Options) -> Selected:
     if cache is None or identity is None:
         _check(model)
         with shown(model.path) as progress:
-            built = select(model, options, progress=progress)
+            built = _ranked(model, options, progress) or select(model, options, progress=progress)
         give_back_memory()
         return built
     key = _key(identity, model, options)
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
+    with shown(model.path) as progress:
+        built_with_others = _ranked(model, options, progress, cache, key)
+    if built_with_others is not None:
+        give_back_memory()
+        return built_with_others
     with shown(model.path) as progress, cache.turn(key, WAIT_SECONDS, progress.step) as has_waited:
         found = _find(cache, key, model, options) if has_waited else None
         built = found or _built(cache, key, model, options, progress)
     give_back_memory()
     return built
+
+
+def _ranked(
+    model: Model, options: Options, progress: Progress, cache: Cache | None = None, key: str = ""
+) -> Selected | None:
+    """The model with the other ranks of its job; None where it is a whole one. What was chosen for it is kept."""
+    if not model.exchanges:
+        return None
+    from litehouse.distributed.ranked import Choices, build_ranked
+
+    _check_ranked(model, options)
+    choices: Choices = {}
+    with contextlib.suppress(KeyError, TypeError, AttributeError):
+        noted = (cache.record(RANKED, key) if cache is not None else None) or {}
+        choices |= {kind: Choice.of(facts) for kind, facts in noted["choices"].items()}
+        choices = {kind: choice for kind, choice in choices.items() if _holds(choice)}
+    known = dict(choices)
+    built = build_ranked(model, options, choices, progress)
+    if cache is not None and model.origin is not None and choices != known:
+        facts = {kind: choice.facts() for kind, choice in choices.items()}
+        cache.put_record(RANKED, key, {"path": model.origin.file, "choices": facts})
+    return built
+
+
+def _check_ranked(model: Model, options: Options) -> None:
+    """Raise where an option makes no sense for one part of a job."""
+    if model.updatable and not model.live:
+        raise EngineError(
+            f"{model.path}: the model is one part of a job over several ranks, which would have to swap it at one "
+            "moment; use updatable_mode='in_place'"
+        )
+    if options.device_kind != "cpu":
+        raise EngineError(f"{model.path}: a part of a job runs on the CPU, not on {options.device!r} yet")
 
 
 def rebuild(model: Model, options: Options, choice: Choice) -> Selected:
@@ -195,9 +235,3 @@ def _check(model: Model) -> None:
                 f"{model.path}: {info.name!r} is {info.dtype}, which is not supported for inputs and outputs; "
                 "add a Cast to float32 there"
             )
-    if exchanges := model.exchanges:
-        op, node = exchanges[0]
-        raise EngineError(
-            f"{model.path}: the model is one part of a job over several ranks: {len(exchanges)} of its ops, as "
-            f"{op} (node {node}), exchange data with other processes, which is not supported yet"
-        )

@@ -10,6 +10,8 @@ import onnx
 from google.protobuf.message import Message
 
 from litehouse.errors import LimitError, ModelFormatError, UnsupportedOpError
+from litehouse.formats.onnx_exchanges import FORMS, VERSION, fault_of, typed_values
+from litehouse.model import EXCHANGE_DOMAIN
 from litehouse.options import Limits
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
@@ -71,6 +73,8 @@ class _Checker:
         self._counts: dict[tuple[str, str, str], int] = {}
         self._known: set[str] = set()
         self._versions: dict[str, int] = {}
+        self._typed: set[str] | None = None
+        self._in_function = False
 
     def run(self) -> None:
         if len(self._functions) != len(self._proto.functions):
@@ -82,6 +86,8 @@ class _Checker:
             if domain in STANDARD and self._standard(domain, name) is not None:
                 # Some engines would run the function, others the op: a model that looks like another one.
                 raise self._damaged(f"the function {name!r} takes the name of a standard op")
+            if domain == EXCHANGE_DOMAIN and name in FORMS:
+                raise self._damaged(f"the function {name!r} takes the name of an exchange between ranks")
         count = self._graph(self._proto.graph, 1, 1)
         if count > self._limits.max_nodes:
             raise LimitError(
@@ -131,7 +137,7 @@ class _Checker:
                 count += self._function(called, calls + 1)
                 self._call(node, label, self._functions[called])
             else:
-                self._op(node, label)
+                self._op(node, label, is_outermost=depth == 1 and not self._in_function)
             for attribute in node.attribute:
                 if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
                     raise ModelFormatError(f"node {label!r} has a sparse tensor; use a dense one", path=self._path)
@@ -156,13 +162,14 @@ class _Checker:
                 path=self._path,
             )
         function = self._functions[name]
-        known, versions = self._known, self._versions
+        known, versions, inside = self._known, self._versions, self._in_function
         self._known, self._versions = set(function.input), _versions(function.opset_import)
+        self._in_function = True
         count = self._nodes(function.node, set(function.input), 1, calls)
         for output in function.output:
             if output not in self._known:
                 raise self._damaged(f"output {output!r} of function {function.name!r} is not defined")
-        self._known, self._versions = known, versions
+        self._known, self._versions, self._in_function = known, versions, inside
         self._counts[name] = count
         return count
 
@@ -178,9 +185,12 @@ class _Checker:
         domain = "" if domain == "ai.onnx" else domain
         return _schema(op, domain, self._versions.get(domain, 0))
 
-    def _op(self, node: Any, label: str) -> None:
+    def _op(self, node: Any, label: str, *, is_outermost: bool) -> None:
         """Check that the op exists in the version that the file states, and its count of operands."""
         if node.domain in ENGINE_DOMAINS:
+            return
+        if node.domain == EXCHANGE_DOMAIN and node.op_type in FORMS and self._versions.get(node.domain) == VERSION:
+            self._exchange(node, label, is_outermost=is_outermost)
             return
         schema = self._standard(node.domain, node.op_type) if node.domain in STANDARD else None
         if schema is None:
@@ -190,6 +200,15 @@ class _Checker:
                 f"node {label!r} ({node.op_type}) has {len(node.input)} inputs and {len(node.output)} outputs, "
                 "which the op does not take"
             )
+
+    def _exchange(self, node: Any, label: str, *, is_outermost: bool) -> None:
+        """Check an op that exchanges data with other ranks; all of them must come to it, so no branch may hold it."""
+        if not is_outermost:
+            raise self._damaged(f"node {label!r} ({node.op_type}) exchanges data inside a branch, a loop or a function")
+        if self._typed is None:
+            self._typed = typed_values(self._proto.graph)
+        if fault := fault_of(node, self._typed):
+            raise self._damaged(f"node {label!r} ({node.op_type}) {fault}")
 
 
 def _versions(imports: Any) -> dict[str, int]:

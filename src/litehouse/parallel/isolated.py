@@ -13,13 +13,12 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from litehouse.errors import LitehouseError, ModelFormatError
 from litehouse.identity import marks_at
 from litehouse.loading import load
-from litehouse.options import Limits, Options
+from litehouse.options import Options
 from litehouse.parallel.exchange import SERIAL, Line, SharedMemory
 from litehouse.session import Session
 
@@ -92,18 +91,13 @@ def _listen(end: socket.socket, control: int, stops: _Stops) -> None:
 
 
 def _load(what: dict[str, Any]) -> Session:
-    fields = dict(what["options"])
-    fields["limits"] = Limits(**fields["limits"])
-    fields["cache"] = Path(fields["cache"]) if isinstance(fields["cache"], str) else fields["cache"]
-    if not isinstance(fields["affinity"], str):
-        fields["affinity"] = tuple(fields["affinity"])
     key = None if what["key"] is None else bytes.fromhex(what["key"])
     source: str | bytes = what["path"]
     if what["descriptor"] is not None:
         with os.fdopen(what["descriptor"], "rb") as file:
             source = file.read()
     _check_unchanged(source, what["marks"])
-    session = load(source, key=key, mode=what["mode"], options=Options(**fields))
+    session = load(source, key=key, mode=what["mode"], options=Options.of(what["options"]))
     _check_unchanged(source, what["marks"])
     if {name: list(marks or ()) for name, marks in session.model.files.items()} != what["files"]:
         raise ModelFormatError(CHANGED, path=session.model.path)

@@ -109,6 +109,12 @@ class Pool:
             made += self._isolated(source, cores, chosen, file)
         else:
             session = load(source, **file, options=replace(chosen, workers=count))
+            if "ranks" in session.loaded.built.engine.capabilities:
+                session.close()
+                raise EngineError(
+                    f"{session.model.path}: the model is one part of a job, and its ranks must run the same requests "
+                    "in the same order, which a pool does not: use a session"
+                )
             self.model, self._session = session.model, session
             made += [SessionWorker(session) for _ in range(count)]
         self.workers, self._first = count, made[0]

@@ -13,8 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -63,9 +62,6 @@ class Source:
 
     def message(self, descriptor: int | None) -> dict[str, Any]:
         """What a worker process is told; the bytes of a model are behind the descriptor."""
-        settings = asdict(self.options)
-        settings["op_precision"] = dict(self.options.op_precision)
-        settings["cache"] = str(settings["cache"]) if isinstance(settings["cache"], Path) else settings["cache"]
         return {
             "path": None if isinstance(self.model, bytes) else self.model,
             "descriptor": descriptor,
@@ -73,7 +69,7 @@ class Source:
             "mode": self.mode,
             "marks": list(self.marks),
             "files": {name: list(marks or ()) for name, marks in self.files.items()},
-            "options": settings,
+            "options": self.options.plain(),
         }
 
 

@@ -19,13 +19,18 @@ UNKNOWN = "Unknown"  # an op that ONNX does not have
 class FoldShapesPass(ir.passes.InPlacePass):
     """Records the shapes that can be told from those of the inputs, and puts constants where they are computed with."""
 
+    def __init__(self, rounds: int = MAX_ROUNDS, *, data_prop: bool = False) -> None:
+        """Work out shapes so many times at most; with `data_prop`, also by ONNX's own arithmetic on them."""
+        super().__init__()
+        self._rounds, self._data_prop = rounds, data_prop
+
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """Work out shapes until no more are found, in the main graph."""
         modified = False
         doubtful = [node for node in model.graph.all_nodes() if is_doubtful(node)]
         recorded = _forget(model, is_trusted=not doubtful)
-        for _ in range(MAX_ROUNDS):
-            _infer(model, doubtful)
+        for _ in range(self._rounds):
+            _infer(model, doubtful, data_prop=self._data_prop)
             if not _fold(model.graph):
                 break
             common.RemoveUnusedNodesPass()(model)  # other passes would take them for users of what has the shape
@@ -50,7 +55,7 @@ def _forget(model: ir.Model, *, is_trusted: bool) -> dict[ir.Value, ir.Shape]:
     return recorded if is_trusted else {}
 
 
-def _infer(model: ir.Model, doubtful: list[ir.Node]) -> None:
+def _infer(model: ir.Model, doubtful: list[ir.Node], *, data_prop: bool) -> None:
     """Tell shapes, but not what follows from those of doubtful nodes."""
     for node in model.graph.all_nodes():
         for value in node.outputs:
@@ -59,7 +64,7 @@ def _infer(model: ir.Model, doubtful: list[ir.Node]) -> None:
     kinds = [node.op_type for node in doubtful]
     for node in doubtful:
         node.op_type = UNKNOWN
-    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=False)(model)
+    common.ShapeInferencePass(check_type=False, strict_mode=False, data_prop=data_prop)(model)
     for node, kind in zip(doubtful, kinds, strict=True):
         node.op_type = kind
 

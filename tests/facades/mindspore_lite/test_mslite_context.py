@@ -293,3 +293,60 @@ def test_text_of_a_changed_cpu(context):
         "thread_affinity_mode: 1,",
         "thread_affinity_core_list: [0, 1].",
     ]
+
+
+RANK_VARIABLES = (
+    *("RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE", "PMIX_RANK"),
+    *("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_PROCID", "MS_ROLE", "RANK_ID", "RANK_SIZE"),
+    *("RANK_TABLE_FILE", "MINDSPORE_HCCL_CONFIG_PATH"),
+)
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Let the process look as if a launcher had set these variables, and no others."""
+
+    def launched(**variables):
+        for name in RANK_VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, text in variables.items():
+            monkeypatch.setenv(name, text)
+
+    return launched
+
+
+@pytest.mark.parametrize(
+    ("variables", "rank", "size"),
+    [
+        ({}, 0, 1),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, 1, 2),
+        ({"PMI_RANK": "2", "PMI_SIZE": "3"}, 2, 3),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, 3, 4),
+    ],
+)
+def test_the_launcher_tells_the_rank(context, launched, variables, rank, size):
+    launched(**variables)
+    assert (context.gpu.rank_id, context.gpu.group_size) == (rank, size)
+    assert str(context.gpu).endswith(f"rank_id: {rank},\ngroup_size: {size}.")
+    context.gpu.device_id = context.gpu.rank_id
+    assert context.gpu.device_id == rank
+    assert context.ascend.rank_id == 0
+
+
+def test_the_rank_that_was_set_wins(context, launched):
+    launched(OMPI_COMM_WORLD_RANK="1", OMPI_COMM_WORLD_SIZE="2")
+    context.ascend.rank_id = 0
+    assert (context.gpu.rank_id, context.gpu.group_size) == (0, 2)
+    launched()
+    context.ascend.rank_id = 5  # how many there are, a rank table of the model will tell
+    assert (context.gpu.rank_id, context.gpu.group_size) == (0, 1)
+    assert context.ascend.rank_id == 5
+    assert str(context.ascend).endswith("rank_id: 5.")
+
+
+def test_a_broken_environment_is_an_error_of_the_call(launched):
+    launched(RANK="x", WORLD_SIZE="2")
+    context = mslite.Context()
+    for name in ("rank_id", "group_size"):
+        with pytest.raises(RuntimeError, match=r"Get rank failed! Error is .*RANK is 'x', not a whole number"):
+            getattr(context.gpu, name)

@@ -10,6 +10,7 @@ import pytest
 from facades.mindspore_lite.support import NETWORK, RELU
 
 import mindspore_lite as mslite
+from litehouse import Job
 from mindspore_lite._options import make_options, read_sections
 
 
@@ -100,12 +101,82 @@ def test_bad_execution_plan(text):
         ({"threads": "two"}, "threads must be a number, not 'two'"),
         ({"threads": "-1"}, "threads must be"),
         ({"engine": "abacus"}, "engine must be"),
+        ({"rank": "1"}, "no key 'rank'; use one of .*, rank_id, rank_size, rank_address, rank_port, rank_timeout"),
+        ({"rank_id": "one"}, "rank_id must be a number, not 'one'"),
+        ({"rank_id": "-1"}, "rank must be an int from 0"),
+        ({"rank_id": "2", "rank_size": "2"}, "rank must be less than size"),
+        ({"rank_port": "99999"}, "port must be"),
+        ({"rank_timeout": "nan"}, "timeout must be"),
+        ({"rank_timeout": "soon"}, "rank_timeout must be a number"),
+        ({"rank_transport": "pigeon"}, "transport must be one of"),
         ({"threads": "1", "inter_op": "2"}, "inter_op_parallel_num 2 is more than thread_num 1"),
     ],
 )
 def test_bad_section(entries, text):
     with pytest.raises(ValueError, match=text):
         options({"litehouse": entries})
+
+
+@pytest.mark.parametrize(
+    ("settings", "sections", "job"),
+    [
+        ({}, {}, Job()),
+        ({"ascend__rank_id": 0}, {}, Job(rank=0)),  # the default is 0, too, but means nothing
+        ({"ascend__rank_id": 1}, {}, Job(rank=1)),
+        ({"ascend__rank_id": True}, {}, Job(rank=1)),
+        ({"ascend__rank_id": 1}, {"litehouse": {"rank_id": "2", "rank_size": "4"}}, Job(rank=2, size=4)),
+        ({"ascend__rank_id": 1}, {"ascend_context": {"rank_table_file": "t.json"}}, Job(rank=1, rank_table="t.json")),
+        ({"group_info_file": "groups.pb"}, {}, Job(groups="groups.pb")),
+        (
+            {},
+            {
+                "litehouse": {
+                    "rank_address": "host",
+                    "rank_port": "7000",
+                    "rank_timeout": "2.5",
+                    "rank_transport": "gloo",
+                }
+            },
+            Job(address="host", port=7000, timeout=2.5, transport="gloo"),
+        ),
+        ({}, {"common_context": {"rank_id": "1"}}, Job()),
+    ],
+)
+def test_ranks(settings, sections, job):
+    assert options(sections, **settings).job == job
+
+
+def test_a_rank_table_beside_the_configuration(tmp_path, monkeypatch):
+    sections = {"ascend_context": {"rank_table_file": "table.json"}}
+    config = str(tmp_path / "config.ini")
+    assert make_options(mslite.Context(), sections, config).job.rank_table == "table.json"
+    (tmp_path / "table.json").write_text("{}")
+    assert make_options(mslite.Context(), sections, config).job.rank_table == str(tmp_path / "table.json")
+    monkeypatch.chdir(tmp_path)
+    assert make_options(mslite.Context(), sections, config).job.rank_table == "table.json"
+
+
+@pytest.mark.parametrize("way", ["file", "dict", "runner"])
+def test_a_rank_table_reaches_the_model(tmp_path, monkeypatch, way):
+    (tmp_path / "table.json").write_text("{}")
+    config = tmp_path / "config.ini"
+    config.write_text("[ascend_context]\nrank_table_file=table.json\n" if way != "dict" else "")
+    sections = {"ascend_context": {"rank_table_file": "table.json"}} if way == "dict" else None
+    context = mslite.Context()
+    context.ascend.rank_id = 3
+    if way == "runner":
+        made = []
+        pool = mslite._runner.Pool
+        monkeypatch.setattr(mslite._runner, "Pool", lambda *a, **k: made.append(k["options"]) or pool(*a, **k))
+        context.parallel.workers_num = 1
+        context.parallel.config_path = str(config)
+        mslite.ModelParallelRunner().build_from_file(RELU.path, context)
+        job = made[0].job
+    else:
+        model = mslite.Model()
+        model.build_from_file(RELU.path, mslite.ModelType.MINDIR, context, str(config), sections)
+        job = model._session.options.job
+    assert job == Job(rank=3, rank_table=str(tmp_path / "table.json"))
 
 
 def test_more_ops_side_by_side_than_threads():

@@ -29,7 +29,9 @@ REFUSED = {
 DIFFERENT = {
     ("reduce_sum_overflow", "openvino"): "OpenVINO clips the sum of large integers",
     ("rnn_op_identity", "openvino"): "OpenVINO has no recurrent layer with the activation Affine",
+    ("special_switch_gt0", "openvino"): "OpenVINO takes NaN for larger than 0 where it uses AVX-512",
 }
+BY_CPU = {"special_switch_gt0"}  # right on some CPUs
 
 
 def path(case: str) -> Path:
@@ -79,7 +81,7 @@ def compare(case: str, outputs: list[np.ndarray], expected: list[np.ndarray]) ->
 def test_matches_megengine(case: str, engine: str, request: pytest.FixtureRequest) -> None:
     reason = DIFFERENT.get((case, engine)) or DIFFERENT.get((case, "*"))
     if reason:
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=case not in BY_CPU))
     session = litehouse.load(path(case), engine=engine, threads=1)
     inputs, expected = read(case)
     assert {entry.name for entry in session.inputs} == set(inputs)

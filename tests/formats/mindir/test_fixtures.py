@@ -20,7 +20,7 @@ REFUSED = set(OTHERS.split())
 
 # Cases where an engine, or MindSpore itself, is at fault. Each must go on to differ, or its line here can go.
 DIFFERENT = {
-    ("cast_f32_bfloat16_f32", "openvino"): "OpenVINO drops the rounding to bfloat16",
+    ("cast_f32_bfloat16_f32", "openvino"): "OpenVINO drops the rounding to bfloat16, where the CPU has no such numbers",
     ("grid_sample_3d", "openvino"): "OpenVINO has no GridSample in 3-D",
     ("grid_sample_3d_nearest_border", "openvino"): "OpenVINO has no GridSample in 3-D",
     (
@@ -34,6 +34,7 @@ DIFFERENT = {
     ("bits_population_count_uint64", "openvino"): "OpenVINO computes 64-bit integers in 32 bits",
     ("fft_float64", "openvino"): "OpenVINO has no DFT in float64",
 }
+BY_CPU = {"cast_f32_bfloat16_f32"}  # right on some CPUs
 
 
 def _cases(folder: str) -> list[Path]:
@@ -53,7 +54,7 @@ ALL = [case for case in (*_cases("ops"), *_cases("networks")) if case.stem != "d
 def test_matches_mindspore(case: Path, name: str, request: pytest.FixtureRequest) -> None:
     reason = DIFFERENT.get((case.stem, name)) or DIFFERENT.get((case.stem, "*"))
     if reason:
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=case.stem not in BY_CPU))
     session = litehouse.load(case, engine=name, threads=1)
     outputs, expected = session.run(_arrays(case, "input")), _arrays(case, "output")
     assert len(outputs) == len(expected)
