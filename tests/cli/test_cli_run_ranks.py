@@ -4,10 +4,12 @@ import tempfile
 
 import numpy as np
 import pytest
-from cli.support import CONTAINERS, call, failure, write
+from cli.support import CONTAINERS, MINDIR, call, failure, write
 
 from conftest import assert_close
 from onnx_models import model, node
+
+STATE = MINDIR.parent / "flow" / "rounds_state.mindir"
 
 
 @pytest.fixture
@@ -44,3 +46,14 @@ def test_parts_of_an_encrypted_model_are_not_left_on_a_disk():
     told = failure(call("run", CONTAINERS / "sm4_cbc.mindir", "--ranks", 2, *arguments))
     assert "the model is encrypted" in told
     assert "litehouse slice" in told
+
+
+def test_options_that_make_no_sense_are_refused(network):
+    assert call("run", network[0], "--pipeline", "--zeros").exit_code == 2
+    assert call("run", network[0], "--ranks", 2, "--device", "gpu", "--zeros").exit_code == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--check"], ["--pipeline", "--check"]])
+def test_networks_with_state_are_not_sliced(more):
+    told = failure(call("slice", STATE, "--ranks", 2, *more))
+    assert "a run changes the network's own variables" in told

@@ -143,6 +143,25 @@ def test_a_rank_with_the_file_of_another_rank_says_so(launcher: Launcher) -> Non
         assert rank.end() == 0
 
 
+@pytest.mark.parametrize("which", ["another rank", "another slicing"])
+def test_weights_of_another_slice_are_refused(launcher: Launcher, which: str) -> None:
+    """The file with the weights is large, and copied apart from the one with the graph."""
+    other = write(plan(litehouse.read(network(seed=5)), 2), launcher.folder / "others")
+    source = launcher.parts[0] if which == "another rank" else str(other[1])
+    Path(f"{launcher.parts[1]}.data").write_bytes(Path(f"{source}.data").read_bytes())
+    ranks = [launcher.start(rank) for rank in range(2)]
+    assert "does not hold the weights of this slice" in ranks[1].hear("failed")["text"]
+    told = ranks[0].hear("failed")
+    assert (told["kind"], told["rank"]) == ("RankError", 1)
+
+
+def test_a_count_of_ranks_that_the_file_is_not_for_is_told_at_once(launcher: Launcher) -> None:
+    told = launcher.start(0, size=3).hear("failed")
+    assert (
+        "part of rank 0 of 2, but this process is rank 0 of 3; start 2 processes, as with `mpirun -n 2`" in told["text"]
+    )
+
+
 def test_two_processes_of_one_rank(launcher: Launcher) -> None:
     first = launcher.start(0, timeout=PATIENCE)
     first.hear("started")

@@ -17,7 +17,7 @@ from litehouse.cli.verify import verify_command
 
 app = typer.Typer(
     name="litehouse",
-    help="Run, inspect, convert and verify MindIR, .ms, MegEngine and ONNX models; examine the machine.",
+    help="Run, inspect, convert, verify and slice MindIR, .ms, MegEngine and ONNX models; examine the machine.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -44,7 +44,7 @@ def _common(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    """Run, inspect, convert and verify MindIR, .ms, MegEngine and ONNX models; examine the machine."""
+    """Run, inspect, convert, verify and slice MindIR, .ms, MegEngine and ONNX models; examine the machine."""
 
 
 def main() -> None:

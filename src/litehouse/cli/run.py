@@ -88,6 +88,10 @@ def run_command(
 ) -> None:
     """Run a model on arrays from files, and show what it returns."""
     options = make_options(engine, device, threads, precision, **({} if tune is None else {"tune": tune}))
+    if pipeline and ranks == 1:
+        raise typer.BadParameter("--pipeline says how a model is sliced; say over how many processes with --ranks")
+    if ranks > 1 and options.device_kind != "cpu":
+        raise typer.BadParameter(f"--ranks runs on the CPU, not on {device!r}")
     if zeros and random is not None:
         raise typer.BadParameter("--zeros and --random exclude each other")
     if output is not None:

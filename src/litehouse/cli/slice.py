@@ -27,7 +27,7 @@ from rich.text import Text
 
 from litehouse.cli.arguments import Debug, Key, Mode, ModelPath, read_model
 from litehouse.cli.compare import Tolerance, difference
-from litehouse.cli.console import CommandError, bytes_text, progress, reporting, shape_text, stdout, working
+from litehouse.cli.console import CommandError, bytes_text, progress, reporting, shape_text, stderr, stdout, working
 from litehouse.cli.fitted import show_fitted
 from litehouse.errors import LitehouseError
 from litehouse.model import Model
@@ -66,10 +66,14 @@ def slice_command(
 ) -> None:
     """Cut a model into one model for each rank, and show the plan. The exit code is 1 when a check fails."""
     from litehouse.distributed.slicing import plan
+    from litehouse.distributed.slicing.writing import refuse_states
 
     if output is not None:
         _check_target(output, ranks, force)
     network = read_model(model, key, mode)
+    refuse_states(network)
+    if network.is_secret and output is not None:
+        stderr().print("note: the parts are not encrypted; keep the folder to yourself", style="yellow")
     with working("Planning"):
         made = plan(network, ranks, pipeline=pipeline)
     paths = [] if output is None else _write(made, output)
@@ -193,6 +197,8 @@ def show_totals(sizes: Mapping[str, Any], counts: Mapping[str, int]) -> None:
         part = f" ({size / whole:.0%} of {bytes_text(whole)})" if whole else ""
         console.print(f"rank {rank}: {bytes_text(size)} of weights{part}", soft_wrap=True)
     kinds = ", ".join(f"{count} {op}" for op, count in counts.items()) or "none"
+    if len(sizes["per_rank"]) > 1 and all(size == whole for size in sizes["per_rank"]):
+        console.print("note: nothing is worth splitting: every rank has the whole model", style="yellow")
     console.print(f"exchanges in one run: {kinds}; a rank sends {bytes_text(sizes['sent'])}", soft_wrap=True)
 
 

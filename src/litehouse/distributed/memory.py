@@ -198,8 +198,9 @@ class MemoryMail(Mail):
     def _absent(self, missing: list[int]) -> RankError:
         names = ", ".join(map(str, missing))
         return RankError(
-            f"rank {names} of {self.size} did not begin within {self.timeout:g} s; start all ranks of the job on this "
-            "machine, for one user and one job, and the model on each, or raise the timeout",
+            f"rank {names} of {self.size} did not begin within {self.timeout:g} s; start all ranks on this machine, or "
+            "raise the timeout. Ranks that no launcher starts, as in two terminals, find each other by a common name: "
+            "set LITEHOUSE_JOB, or the name of litehouse.Job, to the same word for all",
             rank=missing[0],
         )
 

@@ -68,7 +68,7 @@ def build_ranked(
         if mail is None and place.source == ALONE and options.job.size is None:
             _check_alone(model, exchanges)
     except LitehouseError as error:
-        if size > 1:  # else the others would wait for this one
+        if size > 1 and not isinstance(error, _SizeError):  # else the others would wait for this one
             with contextlib.suppress(LitehouseError):
                 (mail or transports.open_mail(place, options.job)).fail(error)
         raise
@@ -96,6 +96,10 @@ def build_ranked(
     reason = f"rank {rank} of {size}, in {len(engine.parts)} segments; {engine.reason}"
     choice = Choice(engine.chosen, program.precision, reason)
     return Selected(engine, program, choice, time.perf_counter() - start)
+
+
+class _SizeError(EngineError):
+    """There are more or fewer processes than the file is for: nobody knows who else there is to be told."""
 
 
 class RankedEngine:
@@ -230,11 +234,20 @@ def _kind(part: Model) -> str:
 
 def _check_slip(model: Model, rank: int, size: int) -> None:
     own = slip.read(model)
-    if own is not None and (own.rank, own.size) != (rank, size):
+    if own is None:
+        return
+    if own.size != size:
+        hint = "" if size > 1 else f", or say which rank this is with job=litehouse.Job(rank=…, size={own.size})"
+        raise _SizeError(
+            f"{model.path}: the file is the part of rank {own.rank} of {own.size}, but this process is rank {rank} of "
+            f"{size}; start {own.size} processes, as with `mpirun -n {own.size}`{hint}"
+        )
+    if own.rank != rank:
         raise EngineError(
             f"{model.path}: the file is the part of rank {own.rank} of {own.size}, but this process is rank {rank} "
             f"of {size}; give each rank its own file"
         )
+    slip.check_data(model, own)
 
 
 def _check_alone(model: Model, exchanges: dict[ir.Node, Exchange]) -> None:

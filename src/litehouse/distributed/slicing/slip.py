@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from litehouse.errors import ModelFormatError
 from litehouse.model import Model
 
 KEY = "litehouse_job"
+MARK = "litehouse slice"
 READ_KEY = f"user_info.{KEY}"  # where the reader of ONNX files leaves it
 
 
@@ -33,6 +35,28 @@ class JobSlip:
     def text(self) -> str:
         """The slip as it stands in a file."""
         return json.dumps(asdict(self), sort_keys=True)
+
+    def mark(self) -> bytes:
+        """What stands at the end of the file with the weights, which is copied apart from the one with the graph."""
+        return f"{MARK} {self.fingerprint} {self.rank:>8}".encode()
+
+
+def check_data(model: Model, own: JobSlip) -> None:
+    """Refuse weights that are not those of the slice.
+
+    Raises:
+        ModelFormatError: The file beside the model is of another slicing, or of another rank.
+    """
+    for name in model.files:
+        with open(os.path.join(os.path.dirname(model.path), name), "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - len(own.mark())))
+            if file.read() != own.mark():
+                raise ModelFormatError(
+                    f"the file {name!r} beside it does not hold the weights of this slice, but of another slicing or "
+                    "rank; copy both files of each rank",
+                    path=model.path,
+                )
 
 
 def read(model: Model) -> JobSlip | None:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 import numpy as np
 import onnx_ir as ir
 
+from litehouse.distributed.slicing import slip
 from litehouse.distributed.slicing.plan import Plan
 from litehouse.errors import LitehouseError
 from litehouse.model import Model
@@ -30,6 +31,19 @@ def names(ranks: int) -> list[str]:
     return [f"rank_{rank}.onnx" for rank in range(ranks)]
 
 
+def refuse_states(model: Model) -> None:
+    """Raise for a model whose parts could not be written.
+
+    Raises:
+        LitehouseError: The model has states, which a file cannot tell from inputs.
+    """
+    if model.states:
+        raise LitehouseError(
+            f"{model.path}: a run changes the network's own variables, as {model.states[0].name!r}, and an ONNX file "
+            "cannot tell them from inputs; slice a model without such variables"
+        )
+
+
 def write(plan: Plan, folder: str | os.PathLike[str], progress: Progress = silent) -> list[Path]:
     """Write the models of all ranks into a folder, which is made where it is missing.
 
@@ -44,12 +58,7 @@ def write(plan: Plan, folder: str | os.PathLike[str], progress: Progress = silen
     Raises:
         LitehouseError: The model has states, which a file cannot tell from inputs.
     """
-    if plan.model.states:
-        state = plan.model.states[0].name
-        raise LitehouseError(
-            f"{plan.model.path}: a run changes the network's own variables, as {state!r}, and an ONNX file cannot tell "
-            "them from inputs; slice a model without such variables"
-        )
+    refuse_states(plan.model)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     total = sum(bool(size) for row in plan.rows for size in row.bytes_per_rank)
@@ -79,6 +88,9 @@ def _write(model: Model, path: Path, step: Callable[[], None]) -> None:
             if tensor is not None and tensor.nbytes >= INLINE_BYTES and tensor.dtype != ir.DataType.STRING:
                 value.const_value = _append(file, tensor, data)
             step()
+        own = slip.read(model)
+        assert own is not None
+        file.write(own.mark())
     ir.save(graph, path, format="protobuf")
 
 
