@@ -8,8 +8,6 @@ threads as there are ranks, and the ranks with one thread each, take turns.
 """
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import litehouse
+from benchmarks.asked import Asked
 from benchmarks.figures import Spread, spread
 from benchmarks.harness import machine, write
 from benchmarks.networks import plain
@@ -46,29 +45,6 @@ NETWORKS = {
     ),
     "resnet18": ("ResNet-18, 224 × 224", lambda: plain.resnet18(width=64, size=224, classes=1000)),
 }
-
-
-class Process:
-    """A process with a model, whole or sliced, that runs when it is told to."""
-
-    def __init__(self, stack: ExitStack, arrays: Path, threads: int, parts: Sequence[Path]) -> None:
-        command = [sys.executable, str(PROGRAM), str(arrays), str(threads), *map(str, parts)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        stack.callback(self._end)
-
-    def ask(self, *command: Any) -> Any:
-        """Let it do something, and wait for the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the process that was to {command[0]} has ended")
-        return json.loads(line)
-
-    def _end(self) -> None:
-        self._process.communicate()
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -116,9 +92,9 @@ def _measure(name: str, path: Path, arrays: Path, ranks: int, rounds: int) -> di
     sliced = plan(litehouse.read(path), ranks)
     parts = write_parts(sliced, path.with_name(f"{name}_{ranks}"))
     with ExitStack() as stack:
-        one = Process(stack, arrays, ranks if rounds else 0, [path])
+        one = Asked(stack, PROGRAM, arrays, ranks if rounds else 0, path)
         expected = one.ask("results")
-        several = Process(stack, arrays, 1, parts)
+        several = Asked(stack, PROGRAM, arrays, 1, *parts)
         found = {
             "network": name,
             "ranks": ranks,
@@ -132,7 +108,7 @@ def _measure(name: str, path: Path, arrays: Path, ranks: int, rounds: int) -> di
         return found | (_timed(one, several, rounds) if rounds else {})
 
 
-def _timed(one: Process, several: Process, rounds: int) -> dict[str, Any]:
+def _timed(one: Asked, several: Asked, rounds: int) -> dict[str, Any]:
     for process in (one, several):
         process.ask("run", WARM_UP)
     times = [[process.ask("run", 1) for process in (one, several)] for _ in range(rounds)]

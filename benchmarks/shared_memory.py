@@ -12,10 +12,7 @@ that shares its memory and one that is attached run in turn.
 """
 
 import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -26,6 +23,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.asked import Asked
 from benchmarks.figures import Spread, spread
 from benchmarks.harness import machine, write
 from benchmarks.networks import NAMES, TITLES, WRITTEN, file
@@ -36,34 +34,6 @@ from benchmarks.tables import cell
 PROGRAM = Path(__file__).parent / "workers" / "sharing_worker.py"
 ENGINES = ("onnxruntime", "openvino")
 TIMED = 15  # times that the contenders run in turn in a round
-
-
-class Process:
-    """A process that loads, shares, attaches, runs and tells of its memory, a command at a time."""
-
-    def __init__(self, stack: ExitStack, model: Path, arrays: Path, threads: int) -> None:
-        command = [sys.executable, str(PROGRAM), str(model), str(arrays), str(threads)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        stack.callback(self._end)
-        self.pid = self._process.pid
-
-    def ask(self, *command: Any) -> Any:
-        """Let it do something, and wait for the answer."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the process that was to {command[0]} has ended")
-        return json.loads(line)
-
-    def _end(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -98,19 +68,19 @@ def main(arguments: Sequence[str] = ()) -> None:
 def one_round(paths: tuple[Path, Path], count: int, threads: int) -> dict[str, float]:
     """Memory in megabytes, and times relative to a process that loads the model as usual."""
     with ExitStack() as stack:
-        alone = Process(stack, *paths, threads)
+        alone = Asked(stack, PROGRAM, *paths, threads)
         alone.ask("load", {"engine": ENGINES[0]})
         alone.ask("run", 2)
         one = alone.ask("memory")
     with ExitStack() as stack:
-        plain = [Process(stack, *paths, threads) for _ in range(count)]
+        plain = [Asked(stack, PROGRAM, *paths, threads) for _ in range(count)]
         by_cache = _together(plain, lambda process: process.ask("load", {"engine": ENGINES[0]}))
     with ExitStack() as stack:
-        owner, *others = (Process(stack, *paths, threads) for _ in range(count))
+        owner, *others = (Asked(stack, PROGRAM, *paths, threads) for _ in range(count))
         owner.ask("load", {})
         handle = owner.ask("share", [process.pid for process in others])
         by_handle = _together([owner, *others], lambda process: process is owner or process.ask("attach", handle))
-        usual, same = (Process(stack, *paths, threads) for _ in range(2))
+        usual, same = (Asked(stack, PROGRAM, *paths, threads) for _ in range(2))
         usual.ask("load", {})
         same.ask("load", {"engine": ENGINES[0]})
         ratios = _ratios({"usual": usual, "same": same, "owner": owner, "attached": others[0]})
@@ -131,12 +101,12 @@ def one_round(paths: tuple[Path, Path], count: int, threads: int) -> dict[str, f
 def _pool(paths: tuple[Path, Path], workers: int, threads: int, engine: str) -> float:
     """The memory of a process with a pool."""
     with ExitStack() as stack:
-        process = Process(stack, *paths, threads)
+        process = Asked(stack, PROGRAM, *paths, threads)
         process.ask("pool", workers, engine)
         return float(process.ask("memory"))
 
 
-def _together(processes: Sequence[Process], begin: Any) -> float:
+def _together(processes: Sequence[Asked], begin: Any) -> float:
     """The memory of all of them, when each has run."""
     for process in processes:
         begin(process)
@@ -145,7 +115,7 @@ def _together(processes: Sequence[Process], begin: Any) -> float:
     return float(sum(process.ask("memory") for process in processes))
 
 
-def _ratios(contenders: Mapping[str, Process]) -> dict[str, float]:
+def _ratios(contenders: Mapping[str, Asked]) -> dict[str, float]:
     times = {name: [] for name in contenders}  # type: dict[str, list[float]]
     for _ in range(TIMED):
         for name, process in contenders.items():

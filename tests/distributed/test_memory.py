@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from distributed.jobs import PATIENCE
+from distributed.jobs import PATIENCE, in_all
 from litehouse.distributed import memory
 from litehouse.distributed.mail import BUSY, FAIL, LETTER, WAITING, Key
 from litehouse.distributed.memory import DROP, HEAD, HELLO, MAGIC, MemoryMail
@@ -139,17 +139,15 @@ def test_a_rank_of_a_job_of_another_size_is_told() -> None:
     assert "rank 1 is one of 3 ranks" in str(errors[0])
 
 
+def _pair() -> list[MemoryMail]:
+    """Two ranks, both here."""
+    job = uuid.uuid4().hex
+    return in_all(2, lambda rank: MemoryMail(rank, 2, job, PATIENCE))
+
+
 def test_what_was_sent_before_leaving_is_read() -> None:
     """Also when the one that left had not read everything."""
-    job, found = uuid.uuid4().hex, dict[int, MemoryMail]()
-    threads = [
-        threading.Thread(target=lambda rank=rank: found.update({rank: MemoryMail(rank, 2, job, PATIENCE)}))
-        for rank in (0, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    found = _pair()
     for number in range(5):
         found[0].post(1, Key(1, number, "x"), np.full(20_000, number), "Send")
     found[1].post(0, KEY, np.zeros(3), "Send")  # nobody reads it
@@ -162,15 +160,7 @@ def test_what_was_sent_before_leaving_is_read() -> None:
 
 
 def test_the_first_cause_is_told_where_the_connection_is_closed_already() -> None:
-    job, found = uuid.uuid4().hex, dict[int, MemoryMail]()
-    threads = [
-        threading.Thread(target=lambda rank=rank: found.update({rank: MemoryMail(rank, 2, job, PATIENCE)}))
-        for rank in (0, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
+    found = _pair()
     found[0].fail(RankError("rank 0 has seen it", rank=0, op="AllReduce"))
     with pytest.raises(RankError, match="rank 0 has seen it"):
         found[1].post(0, KEY, np.zeros(3), "Send")
