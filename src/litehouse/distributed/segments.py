@@ -155,7 +155,7 @@ def used_by(node: ir.Node) -> list[ir.Value]:
         graphs = list(attribute.value) if attribute.type == ir.AttributeType.GRAPHS else graphs
         for graph in graphs:
             inner = [value for each in graph.all_nodes() for value in each.inputs if value is not None]
-            inner.extend(graph.outputs)
+            inner += [value for each in (graph, *graph.subgraphs()) for value in each.outputs]
             found += [value for value in inner if value.graph is node.graph]
     return found
 
@@ -282,12 +282,6 @@ def part_of(model: Model, segment: Segment) -> Model:
         defaults={},
         live=tuple(name for name in model.live if name in initializers),
     )
-
-
-def wire_dtype(value: ir.Value) -> np.dtype:
-    """What an exchange sends of a value: its own dtype."""
-    assert value.dtype is not None
-    return np.dtype(value.dtype.numpy())
 
 
 def _info(value: ir.Value, path: str) -> TensorInfo:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from litehouse.distributed.segments import used_by
 from litehouse.distributed.slicing.choice import Traffic
 from litehouse.distributed.slicing.demands import is_plain
 from litehouse.errors import LitehouseError
@@ -182,15 +182,3 @@ def _cheapest(
 RANDOM = frozenset(
     ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
-
-
-def used_by(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node uses, by itself or inside the graphs that it holds."""
-    yield from (value for value in node.inputs if value is not None)
-    for attribute in node.attributes.values():
-        graphs = [attribute.value] if attribute.type == ir.AttributeType.GRAPH else []
-        graphs = list(attribute.value) if attribute.type == ir.AttributeType.GRAPHS else graphs
-        for graph in graphs:
-            for inner in graph:
-                yield from used_by(inner)
-            yield from graph.outputs
