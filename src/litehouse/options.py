@@ -12,7 +12,7 @@ MAX_THREADS = 4096
 MAX_RANKS = 1 << 16
 MAX_PORT = (1 << 16) - 1
 
-ENGINES = ("auto", "onnxruntime", "openvino")
+ENGINES = ("auto", "onnxruntime", "openvino", "torch")
 PRECISIONS = ("fp32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
 CORE_CLASSES = ("big", "mid")

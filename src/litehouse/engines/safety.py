@@ -32,7 +32,11 @@ PRECISIONS = {"onnxruntime": ("fp32", "int8"), "openvino": ("fp32", "int8", "fp1
 REFERENCE = "onnxruntime"
 REHEARSAL = "LITEHOUSE_FAIL_PROBES"
 TRIAL_FILES = ("openvino.py", "trials/__main__.py", "trials/cases.py", "trials/children.py")
-PACKAGES = {"onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann"), "openvino": ("openvino",)}
+PACKAGES = {
+    "onnxruntime": ("onnxruntime", "onnxruntime-gpu", "onnxruntime-cann"),
+    "openvino": ("openvino",),
+    "torch": ("torch",),
+}
 
 CAP = "ONEDNN_MAX_CPU_ISA"
 # The instruction sets that OpenVINO can be held to, best first, and the features that tell of a CPU with a better one.

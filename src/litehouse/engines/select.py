@@ -22,11 +22,14 @@ from litehouse.engines.parts import compile_parts, counts
 from litehouse.engines.progress import SILENT, Progress
 from litehouse.engines.race import MIN_ROUNDS, Crowd, Timed, brief, lead, race
 from litehouse.engines.samples import agree, find_samples
+from litehouse.engines.torch.engine import TorchEngine
 from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
 
-ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine())}
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine(), TorchEngine())}
+# Which of them may serve a device where none is asked for, the most trusted first.
+USUAL = {"cpu": ("onnxruntime", "openvino"), "gpu": ("torch", "onnxruntime"), "ascend": ("onnxruntime",)}
 
 RACE_SECONDS = {"fast": 1.5, "full": 6.0}
 MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and processes share its weights
@@ -89,7 +92,7 @@ def candidates(
         wanted.add("inter_op")
     if cores_for(options.affinity):
         wanted.add("affinity")
-    engines = list(ENGINES.values()) if options.engine == "auto" else [ENGINES[options.engine]]
+    engines = [ENGINES[name] for name in (USUAL[options.device_kind] if options.engine == "auto" else [options.engine])]
     usable = []
     for engine in engines:
         progress.step(f"trying {engine.name}")
@@ -100,7 +103,11 @@ def candidates(
             yield Candidate(engine, "fp32")
         else:
             refused.append(f"{engine.name}: {reason}")
-            if not missing and safety.may_change(engine.name, needs, cache=options.cache):
+            if (
+                not missing
+                and _is_tried(engine, options)
+                and safety.may_change(engine.name, needs, cache=options.cache)
+            ):
                 doubts.append(f"{engine.name} was not used this time, since {reason}")
     if options.precision == "fp16" and "float32" not in options.op_precision.values():
         for engine in usable:
@@ -109,13 +116,18 @@ def candidates(
 
 def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
     # Safety first: the library reads its safe settings when it is imported.
-    unsafe = safety.refusal(engine.name, needs, cache=options.cache) if options.device_kind == "cpu" else None
+    unsafe = safety.refusal(engine.name, needs, cache=options.cache) if _is_tried(engine, options) else None
     return unsafe or engine.available(options)
+
+
+def _is_tried(engine: Engine, options: Options) -> bool:
+    """Whether an engine is tried in a child process first: the GPU's own are not, as a trial takes seconds there."""
+    return options.device_kind == "cpu" and engine.name in safety.PRECISIONS
 
 
 def _lower(engine: Engine, options: Options) -> list[Candidate]:
     """An engine in the 16-bit precisions that are safe here, with the plain graph: the passes are for 32 bits."""
-    precisions = engine.lower_precisions() if options.device_kind == "cpu" else ()
+    precisions = engine.lower_precisions() if _is_tried(engine, options) else ()
     safe = [name for name in precisions if safety.refusal(engine.name, {name}, cache=options.cache) is None]
     return [Candidate(engine, name, is_plain=True) for name in safe]
 

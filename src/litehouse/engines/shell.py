@@ -114,6 +114,20 @@ def _prepared(
     return copy, bool(engine and is_small and speed_up(copy, engine))
 
 
+def prepared(model: Model, shapes: Sequence[Sequence[int]] | None, parts: int) -> ir.Model:
+    """A copy of the graph, with these shapes of its inputs and its live weights among them, for parts of its batch."""
+    copy = clone(model.graph)
+    for name in model.live:
+        value = copy.graph.initializers.pop(name, None) or _unused(model, name)
+        value.const_value = None
+        copy.graph.inputs.append(value)
+    if shapes is not None:
+        _replace_shapes(copy.graph, shapes)
+    if parts > 1:
+        SplitBatchPass(parts)(copy)
+    return copy
+
+
 def clone(whole: ir.Model) -> ir.Model:
     """A copy of a graph that other threads may be serialising."""
     with _serializing:

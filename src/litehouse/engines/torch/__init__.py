@@ -1,0 +1,1 @@
+"""The torch engine: a model as plain torch functions, captured as CUDA graphs on a GPU."""

@@ -1,0 +1,81 @@
+"""The torch engine: what `select` knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from litehouse.engines.base import Names
+from litehouse.errors import EngineError
+from litehouse.options import Options
+
+if TYPE_CHECKING:
+    from litehouse.engines.torch.program import TorchProgram
+    from litehouse.model import Model
+
+
+class TorchEngine:
+    """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
+
+    name = "torch"
+    capabilities = frozenset[str]()
+
+    def lower_precisions(self) -> tuple[str, ...]:
+        """Half precision, on a GPU."""
+        return ("fp16",)
+
+    def available(self, options: Options) -> str | None:
+        """Why this engine cannot serve the options; None when it can."""
+        if options.device_kind == "cpu" and options.engine != self.name:
+            return "on the CPU it is used only where it is asked for"
+        if options.device_kind == "ascend":
+            return "it does not run on 'ascend'"
+        try:
+            import torch
+        except ImportError as error:
+            return f"torch does not import ({error}); install litehouse[gpu]"
+        if options.device_kind == "cpu":
+            return None
+        if not torch.cuda.is_available():
+            return "torch finds no GPU; check the driver, and that torch is built for CUDA"
+        index, count = int(options.device.partition(":")[2] or 0), torch.cuda.device_count()
+        return None if index < count else f"there is no GPU {index}: torch finds {count}, from 0 on"
+
+    def compile(
+        self,
+        model: Model,
+        options: Options,
+        shapes: Sequence[Sequence[int]] | None = None,
+        precision: str = "fp32",
+        *,
+        is_plain: bool = False,  # noqa: ARG002
+        parts: int = 1,
+    ) -> TorchProgram:
+        """Compile a model; `shapes` replaces the shapes of its inputs."""
+        import torch
+
+        from litehouse.engines.shell import prepared
+        from litehouse.engines.torch.lower import lower
+        from litehouse.engines.torch.program import TorchProgram
+
+        kind, _, index = options.device.partition(":")
+        place = torch.device("cpu") if kind == "cpu" else torch.device("cuda", int(index or 0))
+        whole = prepared(model, shapes, parts)
+        try:
+            lowered = lower(whole, model.path, model.live)
+        except EngineError:
+            raise
+        except Exception as error:
+            raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
+        return TorchProgram(lowered, Names.of(model), place, precision)
+
+    def hold(self, array: np.ndarray) -> Any:
+        """The array itself."""
+        return array
+
+    def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
+        """No program of this engine is kept."""
+        raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")

@@ -1,0 +1,250 @@
+"""What runs: steps, one for each node, in blocks, one for each graph, on a frame of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from litehouse.engines.torch.fallback import Fallback
+from litehouse.engines.torch.registry import LackingError
+from litehouse.engines.torch.values import Tensor
+from litehouse.errors import EngineError
+
+NONE = -1  # the slot of an input or output that is left out
+# Types that torch can hold, but hardly compute in: what to compute in instead.
+WIDER = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.uint64: torch.int64}
+# What is the same for numbers with and without a sign, bit by bit: all that is right in 64 bits.
+SIGNLESS = {
+    *("Add", "And", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Compress", "Concat", "Equal"),
+    *("Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "If", "Loop", "Mul", "Pad"),
+    *("Reshape", "Scan", "ScatterElements", "ScatterND", "Shape", "Size", "Slice", "Split", "Squeeze", "Sub"),
+    *("Sum", "Tile", "Transpose", "Trilu", "Unsqueeze", "Where"),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """A node: what it computes, from which slots into which.
+
+    Attributes:
+        op: The node's op.
+        name: Its name.
+        function: Takes the inputs by position; None where torch has no such op.
+        known: For each input, whether its numbers must be known.
+        inputs: Their slots.
+        outputs: The slots of what it gives.
+        frees: The slots that nothing uses behind it.
+        is_on_host: Whether it computes with numbers that are known on the CPU, as sizes are.
+        gives_known: Whether it gives such numbers.
+        control: For an op with graphs: runs it on the frame.
+        blocks: Those graphs, by attribute.
+        attributes: Its attributes, for those ops.
+        fallback: Runs it elsewhere.
+        is_lacking: Whether that must be.
+    """
+
+    op: str
+    name: str
+    function: Callable[..., Any] | None
+    known: tuple[bool, ...]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    fallback: Fallback | None
+    is_on_host: bool = False
+    gives_known: bool = False
+    control: Callable[[Frame, Step], list[Any]] | None = None
+    blocks: Mapping[str, Block] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    frees: tuple[int, ...] = ()
+    is_lacking: bool = False
+
+    def run(self, frame: Frame) -> None:
+        """Compute the outputs, into the frame."""
+        try:
+            results = self.control(frame, self) if self.control is not None else self._results(frame)
+        except EngineError as error:
+            raise EngineError(str(error) if self.blocks else f"{self}: {error}") from error
+        except Exception as error:
+            raise EngineError(f"{self}: {type(error).__name__}: {error}") from error
+        if self.control is None:
+            values = frame.host if self.is_on_host or self.gives_known or self.is_lacking else frame.device
+            for slot, value in zip(self.outputs, results, strict=False):
+                if slot != NONE:
+                    values[slot] = value
+        for slot in self.frees:
+            frame.device[slot] = frame.host[slot] = None
+
+    def _results(self, frame: Frame) -> Sequence[Any]:
+        if not self.is_lacking and self.function is not None:
+            arguments = [self._argument(frame, place) for place in range(len(self.inputs))]
+            try:
+                results = _widened(self, arguments)
+            except LackingError:
+                pass
+            except (NotImplementedError, RuntimeError) as error:
+                if not isinstance(error, NotImplementedError) and "not implemented for" not in str(error):
+                    raise
+            else:
+                return results if isinstance(results, tuple) else (results,)
+            del arguments
+        assert self.fallback is not None
+        self.is_lacking = True
+        frame.waits.add(self)
+        return self.fallback([None if slot == NONE else frame.on_host(slot) for slot in self.inputs])
+
+    def _argument(self, frame: Frame, place: int) -> Any:
+        slot = self.inputs[place]
+        if slot == NONE:
+            return None
+        if self.is_on_host:
+            return frame.on_host(slot)
+        if self.known[place]:
+            return frame.on_host(slot, self)
+        if self.gives_known:  # its sizes are enough, wherever it is
+            return frame.anywhere(slot)
+        return frame.on_device(slot)
+
+    def __str__(self) -> str:
+        """The op and the node."""
+        return f"{self.op} (node {self.name})" if self.name else self.op
+
+
+def _widened(step: Step, arguments: list[Any]) -> Any:
+    """What the function gives; numbers without a sign are computed in a wider type, and come back as they were."""
+    assert step.function is not None
+    kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
+    if any(isinstance(value, np.ndarray) for value in arguments):
+        raise LackingError("text")
+    if not kinds:
+        return step.function(*arguments)
+    if len(kinds) > 1 or (torch.uint64 in kinds and step.op not in SIGNLESS):
+        raise LackingError("numbers of 64 bits without a sign")
+    (kind,) = kinds
+    wide = WIDER[kind]
+    if any(value.dtype == wide for value in _tensors(arguments)) and step.op not in SIGNLESS:
+        raise LackingError("numbers with and without a sign")
+    places = [place for place, value in enumerate(arguments) if _is_of(value, kind)]
+    results = step.function(*(_to(value, wide) if place in places else value for place, value in enumerate(arguments)))
+    if step.op in NOT_BACK:
+        return results
+    results = results if isinstance(results, tuple) else (results,)
+    return tuple(
+        _to(value, kind) if _is_of(value, wide) and place not in INDICES.get(step.op, ()) else value
+        for place, value in enumerate(results)
+    )
+
+
+# Ops that give another type than they take; and which results of others are indices.
+NOT_BACK = frozenset({"ArgMax", "ArgMin", "Cast", "NonZero", "Shape", "Size"})
+INDICES = {"TopK": (1,), "MaxPool": (1,), "Unique": (1, 2, 3)}
+
+
+def _is_of(value: Any, kind: torch.dtype) -> bool:
+    return any(each.dtype == kind for each in _tensors([value]))
+
+
+def _to(value: Any, kind: torch.dtype) -> Any:
+    return [_to(each, kind) for each in value] if isinstance(value, list) else value.to(kind)
+
+
+def _tensors(values: Iterable[Any]) -> Iterable[Tensor]:
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list):
+            yield from _tensors(value)
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A graph: its steps, and the slots of what it takes and gives."""
+
+    steps: list[Step]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+class Frame:
+    """The values of a run, by slot: those on the device, and those whose numbers are known on the CPU.
+
+    Attributes:
+        device: The values on the device.
+        host: The values on the CPU; where both have one, they are equal.
+        fed: What the caller has given, on the CPU, until it is on the device.
+        place: The device.
+        waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
+        uploads: What was copied to the device, in order; None where it is not noted.
+        uploaded: The same of an earlier run with the same sizes, to be used again in that order.
+    """
+
+    def __init__(self, constants: Sequence[Any], weights: Sequence[Any], place: torch.device) -> None:
+        """Begin with the constants, on the CPU and on the device."""
+        self.host, self.device, self.place = list(constants), list(weights), place
+        self.fed: dict[int, Tensor] = {}
+        self.waits: set[Step] = set()
+        self.uploads: list[Any] | None = None
+        self.uploaded: list[Any] | None = None
+        self.downloads = 0
+
+    def on_device(self, slot: int) -> Any:
+        """A value on the device."""
+        value = self.device[slot]
+        if value is None:
+            given = self.fed.get(slot)
+            value = self.device[slot] = self.upload(self.host[slot]) if given is None else given.to(self.place)
+        return value
+
+    def on_host(self, slot: int, step: Step | None = None) -> Any:
+        """A value whose numbers are known; `step` waits for them."""
+        value = self.host[slot]
+        if value is None:
+            given = self.fed.get(slot)
+            value = self.host[slot] = _download(self.device[slot]) if given is None else given
+            if step is not None:
+                self.waits.add(step)
+            self.downloads += 1
+        return value
+
+    def anywhere(self, slot: int) -> Any:
+        """A value, wherever it is."""
+        for values in (self.device, self.host):
+            if values[slot] is not None:
+                return values[slot]
+        return self.fed[slot]
+
+    def upload(self, value: Any) -> Any:
+        """A value of the CPU, on the device."""
+        if isinstance(value, list):
+            return [self.upload(each) for each in value]
+        if isinstance(value, np.ndarray):
+            return value  # text
+        if self.uploaded is not None:
+            return self.uploaded.pop(0)
+        moved = value.to(self.place)
+        if self.uploads is not None:
+            self.uploads.append(moved)
+        return moved
+
+    def run(self, steps: Iterable[Step]) -> None:
+        """Run steps, in order."""
+        for step in steps:
+            step.run(self)
+
+    def move(self, source: int, target: int) -> None:
+        """Let another slot have a value, too."""
+        self.device[target], self.host[target] = self.device[source], self.host[source]
+        if source in self.fed:
+            self.fed[target] = self.fed[source]
+
+    def put(self, slot: int, value: Any, *, is_known: bool = False) -> None:
+        """Put a value into a slot."""
+        self.device[slot], self.host[slot] = (None, value) if is_known else (value, None)
+        self.fed.pop(slot, None)
+
+
+def _download(value: Any) -> Any:
+    return [_download(each) for each in value] if isinstance(value, list) else value.cpu()

@@ -1,0 +1,278 @@
+"""From a graph to steps: each value gets a slot, each node a step; what follows from constants alone is computed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import torch
+
+from litehouse.engines.torch.control import CONTROL
+from litehouse.engines.torch.fallback import Fallback
+from litehouse.engines.torch.frame import NONE, Block, Frame, Step
+from litehouse.engines.torch.registry import Op, find_op
+from litehouse.engines.torch.values import as_tensor, dtype_of
+from litehouse.errors import EngineError
+
+MAX_FOLDED = 1 << 20  # elements of a result that is larger than what it is made of
+GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
+DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+SIZES = {"Shape", "Size", "SequenceLength"}
+CPU = torch.device("cpu")
+
+
+@dataclass(slots=True)
+class Lowered:
+    """A graph as steps.
+
+    Attributes:
+        block: The steps.
+        constants: By slot, what is known before anything runs; None for all else.
+        on_device: The slots of constants that are needed on the device.
+        live: The slots of weights that may change, by name.
+        lacking: The ops that torch lacks, with their nodes.
+    """
+
+    block: Block
+    constants: list[Any]
+    on_device: tuple[int, ...]
+    live: dict[str, int]
+    lacking: list[Step] = field(default_factory=list)
+
+
+def lower(whole: ir.Model, path: str, live: Iterable[str] = ()) -> Lowered:
+    """The steps of a graph.
+
+    Args:
+        whole: The graph; it must not change as long as the steps are used.
+        path: The model's file, for error texts.
+        live: Inputs that are weights.
+
+    Raises:
+        EngineError: It has an op of an unknown domain, or one with graphs that is not known.
+    """
+    return _Lowering(whole, path).lowered(frozenset(live))
+
+
+class _Lowering:
+    """The slots of values so far."""
+
+    def __init__(self, whole: ir.Model, path: str) -> None:
+        self._whole, self._path = whole, path
+        self._versions = {domain or "": version for domain, version in whole.opset_imports.items()}
+        self._slots: dict[ir.Value, int] = {}
+        self._constants: list[Any] = []
+        self._on_host: set[int] = set()  # slots whose numbers follow from sizes
+        self._changing: set[int] = set()
+        self._lacking: list[Step] = []
+
+    def lowered(self, live: frozenset[str]) -> Lowered:
+        graph = self._whole.graph
+        for value in graph.inputs:
+            self._changing.add(self._slot(value))
+        block = self._block(graph)
+        _set_frees(block, frozenset(block.outputs), self._kept())
+        given = {slot for slot in block.outputs if self._constants[slot] is not None}
+        used = given | set(_used_on_device(block, self._constants))
+        slots = {str(value.name): self._slots[value] for value in graph.inputs if value.name in live}
+        return Lowered(block, self._constants, tuple(sorted(used)), slots, self._lacking)
+
+    def _kept(self) -> frozenset[int]:
+        """What later runs need, too."""
+        return frozenset(slot for slot, value in enumerate(self._constants) if value is not None)
+
+    def _slot(self, value: ir.Value) -> int:
+        if value not in self._slots:
+            self._slots[value] = len(self._constants)
+            self._constants.append(None)
+        return self._slots[value]
+
+    def _block(self, graph: ir.Graph) -> Block:
+        inputs = tuple(self._slot(value) for value in graph.inputs)
+        for value in graph.initializers.values():
+            if value not in self._slots:  # an input may have a value that is used where none is given
+                self._set_constant(value)
+        steps = [step for node in graph if (step := self._step(node)) is not None]
+        return Block(steps, inputs, tuple(self._slot(value) for value in graph.outputs))
+
+    def _set_constant(self, value: ir.Value) -> None:
+        if value.const_value is None:
+            raise EngineError(f"{self._path}: the weight {value.name!r} has no value")
+        self._constants[self._slot(value)] = as_tensor(value.const_value.numpy())
+
+    def _step(self, node: ir.Node) -> Step | None:
+        """The step of a node; None where it was computed at once."""
+        attributes = {name: self._attribute(node, value) for name, value in node.attributes.items()}
+        version = node.version or self._versions.get(node.domain or "", 1)
+        inputs = tuple(NONE if value is None else self._slot(value) for value in node.inputs)
+        found = find_op(node.domain, node.op_type, version)
+        if node.domain == "" and node.op_type == "Constant":
+            self._constants[self._slot(node.outputs[0])] = _constant(attributes)
+            return None
+        blocks = {name: value for name, value in attributes.items() if isinstance(value, Block)}
+        if blocks:
+            return self._control(node, inputs, blocks, attributes)
+        if node.domain not in ("", "ai.onnx", "com.microsoft", "ai.onnx.ml"):
+            raise EngineError(
+                f"{self._where(node)} is of the domain {node.domain!r}, which the torch engine does not know"
+            )
+        fitting = found if found is not None and not found.refusal(attributes, len(inputs)) else None
+        step = Step(
+            op=node.op_type,
+            name=node.name or "",
+            function=None if fitting is None else _bound(fitting, attributes, len(node.outputs)),
+            known=tuple(fitting is not None and fitting.knows(place) for place in range(len(inputs))),
+            inputs=inputs,
+            outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
+            fallback=Fallback(node, self._versions, self._path),
+            gives_known=node.op_type in SIZES and node.domain == "",
+            is_lacking=fitting is None,
+        )
+        if node.op_type not in DRAWING and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
+            if self._can_fold(step):
+                return self._folded(step)
+            step.is_on_host = True
+        step.is_on_host = step.is_on_host or self._follows_from_sizes(step)
+        if step.is_on_host or step.gives_known:
+            self._on_host.update(step.outputs)
+        if step.is_lacking:
+            self._lacking.append(step)
+        return step
+
+    def _follows_from_sizes(self, step: Step) -> bool:
+        slots = [slot for slot in step.inputs if slot != NONE]
+        is_known = [slot in self._on_host or self._constants[slot] is not None for slot in slots]
+        return all(is_known) and any(slot in self._on_host for slot in slots) and step.op not in DRAWING
+
+    def _can_fold(self, step: Step) -> bool:
+        if step.op not in GROWING:
+            return True
+        known = [self._constants[slot] for slot in step.inputs if slot != NONE]
+        if step.op == "Range":
+            start, limit, delta = (float(value) for value in known)
+            return delta != 0 and (limit - start) / delta <= MAX_FOLDED
+        size = float(np.prod(known[-1].double().numpy())) if known else 0.0
+        return size * (known[0].numel() if step.op == "Tile" else 1) <= MAX_FOLDED
+
+    def _folded(self, step: Step) -> Step | None:
+        """Compute a step that depends on constants alone; keep it where that fails: it may never be reached."""
+        frame = Frame(self._constants, [None] * len(self._constants), CPU)
+        step.is_on_host = True
+        try:
+            with torch.inference_mode():
+                step.run(frame)
+        except EngineError:
+            return step
+        for slot in step.outputs:
+            if slot != NONE:
+                self._constants[slot] = frame.host[slot]
+        return None
+
+    def _attribute(self, node: ir.Node, attribute: ir.Attr) -> Any:
+        kind, value = attribute.type, attribute.value
+        if attribute.is_ref():
+            raise EngineError(f"{self._where(node)} refers to an attribute of a function")
+        if kind == ir.AttributeType.GRAPH:
+            return self._block(value)
+        if kind in (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS):
+            return list(value)
+        if kind == ir.AttributeType.TENSOR:
+            return as_tensor(value.numpy())
+        return value
+
+    def _where(self, node: ir.Node) -> str:
+        return f"{self._path}: {node.op_type} (node {node.name})"
+
+    def _control(
+        self, node: ir.Node, inputs: tuple[int, ...], blocks: dict[str, Block], attributes: dict[str, Any]
+    ) -> Step:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in CONTROL:
+            raise EngineError(f"{self._where(node)} has graphs inside, which the torch engine does not run")
+        own = {slot for block in blocks.values() for slot in _made(block)}
+        for block in blocks.values():
+            _set_frees(block, frozenset(block.outputs), self._kept(), own)
+        if "body" in blocks:
+            attributes["empty"] = [_kind(value) for value in node.attributes["body"].as_graph().outputs]
+        return Step(
+            op=node.op_type,
+            name=node.name or "",
+            function=None,
+            known=tuple(False for _ in inputs),
+            inputs=inputs,
+            outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
+            fallback=None,
+            control=CONTROL[node.op_type],
+            blocks=blocks,
+            attributes=attributes,
+        )
+
+
+def _kind(value: ir.Value) -> tuple[torch.dtype, tuple[int, ...]]:
+    """Dtype and shape of a value as far as the file tells, with 0 for a size that it does not."""
+    dtype = dtype_of(value.dtype) if value.dtype is not None else None
+    sizes = () if value.shape is None else tuple(size if isinstance(size, int) else 0 for size in value.shape)
+    return dtype or torch.float32, sizes
+
+
+def _constant(attributes: dict[str, Any]) -> Any:
+    """The value of a Constant."""
+    ((name, value),) = attributes.items()
+    if name == "value":
+        return value
+    if name == "sparse_value":
+        return as_tensor(value.numpy())
+    if name in ("value_string", "value_strings"):
+        return np.array(value, object)
+    return torch.tensor(value, dtype=torch.int64 if name in ("value_int", "value_ints") else torch.float32)
+
+
+def _bound(found: Op, attributes: dict[str, Any], outputs: int) -> Callable[..., Any]:
+    named = attributes | ({"outputs": outputs} if found.takes_outputs else {})
+    return functools.partial(found.function, **named) if named else found.function
+
+
+def _made(block: Block) -> Iterable[int]:
+    """The slots that a block has for itself: its inputs, and what its steps and those inside them give."""
+    yield from block.inputs
+    for step in block.steps:
+        yield from (slot for slot in step.outputs if slot != NONE)
+        for inner in step.blocks.values():
+            yield from _made(inner)
+
+
+def uses_of(step: Step) -> Iterable[int]:
+    """The slots that a step and its blocks read."""
+    yield from (slot for slot in step.inputs if slot != NONE)
+    for block in step.blocks.values():
+        yield from block.outputs
+        for inner in block.steps:
+            yield from uses_of(inner)
+
+
+def _set_frees(block: Block, kept: frozenset[int], constants: frozenset[int], own: set[int] | None = None) -> None:
+    """Note behind which step each slot is used no more; `own` are those that may be freed, all by default."""
+    last: dict[int, int] = {}
+    for place, step in enumerate(block.steps):
+        for slot in (*uses_of(step), *(slot for slot in step.outputs if slot != NONE)):
+            last[slot] = place
+    frees: dict[int, list[int]] = {}
+    for slot, place in last.items():
+        if slot not in kept and slot not in constants and (own is None or slot in own):
+            frees.setdefault(place, []).append(slot)
+    for place, step in enumerate(block.steps):
+        step.frees = tuple(frees.get(place, ()))
+
+
+def _used_on_device(block: Block, constants: list[Any]) -> Iterable[int]:
+    """The slots of constants that steps take on the device."""
+    for step in block.steps:
+        for place, slot in enumerate(step.inputs):
+            is_there = slot != NONE and constants[slot] is not None and not isinstance(constants[slot], np.ndarray)
+            if is_there and not step.is_on_host and not step.known[place] and not step.is_lacking:
+                yield slot
+        for inner in step.blocks.values():
+            yield from _used_on_device(inner, constants)

@@ -1,0 +1,54 @@
+"""The cases of ONNX's own test suite for single ops: inputs, and the outputs that ONNX's definition gives."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+
+@functools.cache
+def all_cases() -> dict[str, Any]:
+    """Every case by name. They are made by ONNX's own code, with a fixed seed."""
+    import warnings
+
+    from onnx.backend.test.case.node import collect_testcases
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.random.seed(0)  # noqa: NPY002  (it is what that code draws from)
+        return {case.name: case for case in collect_testcases(None)}
+
+
+def cases_of(*ops: str) -> list[str]:
+    """The names of the cases with one of these ops."""
+    return [name for name, case in all_cases().items() if {node.op_type for node in case.model.graph.node} & set(ops)]
+
+
+def run_case(name: str, *, may_lack: bool = False) -> None:
+    """Run a case on torch; unless told so, nothing may be computed elsewhere."""
+    from litehouse import Options, read
+    from litehouse.engines.torch.engine import TorchEngine
+
+    case = all_cases()[name]
+    model = read(case.model.SerializeToString())
+    program = TorchEngine().compile(model, Options(engine="torch", cache=False))
+    for inputs, outputs in case.data_sets:
+        found = program.bind().run([np.asarray(array) for array in inputs])
+        if not may_lack:
+            assert not program.lacking, f"torch lacks {program.lacking}"
+        assert len(found) == len(outputs)
+        for actual, expected in zip(found, outputs, strict=True):
+            check(actual, np.asarray(expected), case.rtol, case.atol)
+
+
+def check(actual: np.ndarray, expected: np.ndarray, rtol: float, atol: float) -> None:
+    """Equal shape and dtype, and numbers within the tolerance that ONNX has for the case."""
+    assert actual.shape == expected.shape, f"shape {actual.shape}, expected {expected.shape}"
+    assert actual.dtype == expected.dtype, f"dtype {actual.dtype}, expected {expected.dtype}"
+    if expected.dtype.kind in "OSUbiu":
+        np.testing.assert_array_equal(actual, expected)
+        return
+    np.testing.assert_allclose(actual.astype(np.float64), expected.astype(np.float64), rtol=rtol, atol=atol)
