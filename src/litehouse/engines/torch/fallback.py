@@ -54,9 +54,7 @@ class Fallback:
         names = [f"out_{place}" if output.name else "" for place, output in enumerate(self._node.outputs)]
         proto.output.extend(names)
         kinds = [
-            onnx.helper.make_tensor_value_info(
-                f"in_{place}", onnx.helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim
-            )
+            onnx.helper.make_tensor_value_info(f"in_{place}", onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None)
             for place, array in enumerate(arrays)
             if array is not None
         ]
