@@ -16,6 +16,8 @@ os.environ["LITEHOUSE_TUNE"] = "off"
 os.environ["LITEHOUSE_CACHE_BYTES"] = "0"
 
 ENGINES = ("onnxruntime", "openvino")
+if os.environ.get("LITEHOUSE_TEST_TORCH"):
+    ENGINES += ("torch",)
 REPOSITORY = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
 ZOO = REPOSITORY.parent / "shared" / "zoo"
@@ -74,7 +76,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what runs on an engine that is not safe on this machine, or that `LITEHOUSE_FAIL_PROBES` takes away."""
     values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
     values += [inner for value in values if isinstance(value, dict) for inner in value.values()]
-    engines = {value for value in values if isinstance(value, str) and value in ENGINES}
+    engines = {value for value in values if isinstance(value, str) and value in ENGINES[:2]}
     if item.get_closest_marker("openvino"):
         engines.add("openvino")
     for name in engines:
