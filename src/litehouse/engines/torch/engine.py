@@ -70,7 +70,8 @@ class TorchEngine:
             raise
         except Exception as error:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
-        return TorchProgram(lowered, Names.of(model), place, precision)
+        is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
+        return TorchProgram(lowered, Names.of(model), place, precision, is_fixed=is_fixed)
 
     def hold(self, array: np.ndarray) -> Any:
         """The array itself."""
