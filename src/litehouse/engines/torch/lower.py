@@ -23,6 +23,7 @@ GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
 DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 SIZES = {"Shape", "Size", "SequenceLength"}
 CPU = torch.device("cpu")
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class _Lowering:
         blocks = {name: value for name, value in attributes.items() if isinstance(value, Block)}
         if blocks:
             return self._control(node, inputs, blocks, attributes)
-        if node.domain not in ("", "ai.onnx", "com.microsoft", "ai.onnx.ml"):
+        if node.domain not in DOMAINS:
             raise EngineError(
                 f"{self._where(node)} is of the domain {node.domain!r}, which the torch engine does not know"
             )
