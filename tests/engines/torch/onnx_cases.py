@@ -27,6 +27,13 @@ def cases_of(*ops: str) -> list[str]:
     return [name for name, case in all_cases().items() if {node.op_type for node in case.model.graph.node} & set(ops)]
 
 
+def cases_about(*ops: str) -> list[str]:
+    """The names of the cases that test one of these ops: by itself, or as the function that ONNX defines it as."""
+    cases = all_cases()
+    about = {name for name in cases_of(*ops) if len(cases[name].model.graph.node) == 1}
+    return [name for name in cases if name.split("_expanded")[0] in about]
+
+
 def run_case(name: str, *, may_lack: bool = False) -> None:
     """Run a case on torch; unless told so, nothing may be computed elsewhere."""
     from litehouse import Options, read
