@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz})
+
+E4M3FN_ROUNDED = 464.0  # from here on, numbers are too large even if rounded; that dtype has no inf
 
 
 @op("Cast")
@@ -37,6 +41,9 @@ def cast_to(x: Tensor, dtype: torch.dtype, saturate: int = 1) -> Tensor:
     """A tensor in another dtype; numbers too large for one of 8 bits become its largest, or inf or NaN."""
     if dtype not in FLOAT8 or x.dtype == dtype:
         return x.to(dtype)
-    x = x.float()
-    largest = torch.finfo(dtype).max
-    return (x.clamp(-largest, largest) if saturate else x).to(dtype)
+    x, largest = x.float(), torch.finfo(dtype).max
+    if saturate:
+        x = x.clamp(-largest, largest)
+    elif dtype == torch.float8_e4m3fn:
+        x = x.masked_fill(x.abs() > E4M3FN_ROUNDED, math.nan)
+    return x.to(dtype)
