@@ -120,7 +120,7 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
     kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
     if any(isinstance(value, np.ndarray) for value in arguments):
         raise LackingError("text")
-    if not kinds:
+    if not kinds or step.op in BITS:
         return step.function(*arguments)
     if len(kinds) > 1 or (torch.uint64 in kinds and step.op not in SIGNLESS):
         raise LackingError("numbers of 64 bits without a sign")
@@ -139,6 +139,8 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
     )
 
 
+# Ops that take bits as they are.
+BITS = frozenset({"BitCast"})
 # Ops that give another type than they take; and which results of others are indices.
 NOT_BACK = frozenset({"ArgMax", "ArgMin", "Cast", "NonZero", "Shape", "Size"})
 INDICES = {"TopK": (1,), "MaxPool": (1,), "Unique": (1, 2, 3)}
