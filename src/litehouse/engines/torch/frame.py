@@ -72,10 +72,10 @@ class Step:
         except Exception as error:
             raise EngineError(f"{self}: {type(error).__name__}: {error}") from error
         if self.control is None:
-            values = frame.host if self.is_on_host or self.gives_known or self.is_lacking else frame.device
+            is_known = self.is_on_host or self.gives_known or self.is_lacking
             for slot, value in zip(self.outputs, results, strict=False):
                 if slot != NONE:
-                    values[slot] = value
+                    frame.put(slot, value, is_known=is_known or not frame.is_there(value))
         if len(frame.waits) > waits:
             frame.waits.add(self)  # too, where a step inside did
         for slot in self.frees:
@@ -118,7 +118,7 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
     """What the function gives; numbers without a sign are computed in a wider type, and come back as they were."""
     assert step.function is not None
     kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
-    if any(isinstance(value, np.ndarray) for value in arguments):
+    if _has_text(arguments):
         raise LackingError("text")
     if not kinds or step.op in BITS:
         return step.function(*arguments)
@@ -144,6 +144,10 @@ BITS = frozenset({"BitCast"})
 # Ops that give another type than they take; and which results of others are indices.
 NOT_BACK = frozenset({"ArgMax", "ArgMin", "Cast", "NonZero", "Shape", "Size"})
 INDICES = {"TopK": (1,), "MaxPool": (1,), "Unique": (1, 2, 3)}
+
+
+def _has_text(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, np.ndarray) or (isinstance(value, list) and _has_text(value)) for value in values)
 
 
 def _is_of(value: Any, kind: torch.dtype) -> bool:
@@ -226,12 +230,16 @@ class Frame:
                 return values[slot]
         return self.fed[slot]
 
+    def is_there(self, value: Any) -> bool:
+        """Whether the device has a value: not so where it was computed from numbers on the CPU alone."""
+        return all(each.device.type == self.place.type for each in _tensors([value]))
+
     def upload(self, value: Any) -> Any:
         """A value of the CPU, on the device."""
         if isinstance(value, list):
             return [self.upload(each) for each in value]
-        if isinstance(value, np.ndarray):
-            return value  # text
+        if not isinstance(value, torch.Tensor):
+            return value  # text, or nothing
         if self.uploaded is not None:
             return self.uploaded.pop(0)
         moved = value.to(self.place)
@@ -247,6 +255,7 @@ class Frame:
     def move(self, source: int, target: int) -> None:
         """Let another slot have a value, too."""
         self.device[target], self.host[target] = self.device[source], self.host[source]
+        self.fed.pop(target, None)
         if source in self.fed:
             self.fed[target] = self.fed[source]
 
@@ -266,4 +275,6 @@ def uses_of(step: Step) -> Iterable[int]:
 
 
 def _download(value: Any) -> Any:
-    return [_download(each) for each in value] if isinstance(value, list) else value.cpu()
+    if isinstance(value, list):
+        return [_download(each) for each in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value
