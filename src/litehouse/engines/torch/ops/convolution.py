@@ -119,15 +119,7 @@ def conv_transpose(
     extra = output_padding or [0] * len(axes)
     wanted = output_shape[-len(axes) :] if output_shape else [None] * len(axes)
     crops = [_crop(axis, auto_pad, *row) for axis, row in zip(axes, zip(extra, wanted, strict=True), strict=True)]
-    # Torch takes as much from both ends; what is missing behind can be a padding of the output, if it is small.
-    padding = [max(begin, 0) for begin, _ in crops]
-    missing = [padding - end for padding, (_, end) in zip(padding, crops, strict=True)]
-    limits = [max(axis.stride, axis.dilation) for axis in axes]
-    inside = [min(max(more, 0), limit - 1) for more, limit in zip(missing, limits, strict=True)]
-    outside = [
-        (padding - begin, more - done)
-        for padding, (begin, _), more, done in zip(padding, crops, missing, inside, strict=True)
-    ]
+    padding, inside, outside = zip(*(_cut(axis, *crop) for axis, crop in zip(axes, crops, strict=True)), strict=True)
     strides, dilations = [axis.stride for axis in axes], [axis.dilation for axis in axes]
     if all(begin <= 0 and end <= 0 for begin, end in outside):
         return padded(function(x, w, b, strides, padding, inside, group, dilations), outside)
@@ -140,6 +132,8 @@ def _crop(axis: Axis, auto_pad: str, extra: int, wanted: int | None) -> tuple[in
     whole = (axis.size - 1) * axis.stride + axis.extent
     if wanted is None and auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         wanted = axis.size * axis.stride
+        if whole + extra < wanted:
+            raise LackingError("more output than there is")  # ONNX Runtime gives less than ONNX says
     if wanted is None:
         begin, end = (0, 0) if auto_pad == "VALID" else (axis.begin, axis.end)
         return begin, end - extra
@@ -147,6 +141,15 @@ def _crop(axis: Axis, auto_pad: str, extra: int, wanted: int | None) -> tuple[in
     half = max(total, 0) // 2
     begin = half if auto_pad == "SAME_UPPER" else max(total, 0) - half
     return begin, total - begin - extra
+
+
+def _cut(axis: Axis, begin: int, end: int) -> tuple[int, int, tuple[int, int]]:
+    """How torch cuts off two ends: its padding, its padding of the output, and what is then added before and behind."""
+    most = max(axis.stride, axis.dilation) - 1
+    if begin >= 0 and 0 <= begin - end <= most:
+        return begin, begin - end, (0, 0)
+    padding = max(min(begin, end), 0)
+    return padding, 0, (padding - begin, padding - end)
 
 
 @op("DeformConv")
