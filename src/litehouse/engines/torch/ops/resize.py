@@ -15,6 +15,7 @@ from litehouse.engines.torch.values import Tensor
 
 LINEAR = {3: "linear", 4: "bilinear", 5: "trilinear"}
 HALVES = ("half_pixel", "pytorch_half_pixel", "half_pixel_symmetric")
+ROUNDING = 1e-6  # how far a place may be off that is halfway between two elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +223,9 @@ def _nearest(x: Tensor, axis: Axis, way: Way) -> Tensor:
     """The index of the nearest element."""
     below = x.floor()
     if way.nearest == "round_prefer_floor":
-        found = below + (x - below > 0.5)
+        found = below + (x - below > 0.5 + ROUNDING)
     elif way.nearest == "round_prefer_ceil":
-        found = below + (x - below >= 0.5)
+        found = below + (x - below >= 0.5 - ROUNDING)
     elif way.nearest == "ceil" or (way.nearest == "simple" and axis.scale < 1):
         found = x.ceil()
     elif way.nearest in ("floor", "simple"):
