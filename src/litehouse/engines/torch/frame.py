@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +66,12 @@ class Step:
         """Compute the outputs, into the frame."""
         waits = len(frame.waits)
         try:
-            results = self.control(frame, self) if self.control is not None else self._results(frame)
+            if self.control is not None:
+                results: Sequence[Any] = self.control(frame, self)
+            elif self.is_on_host or self.gives_known:
+                results = frame.noted(lambda: self._results(frame))
+            else:
+                results = self._results(frame)
         except EngineError as error:
             raise EngineError(str(error) if self.blocks else f"{self}: {error}") from error
         except Exception as error:
@@ -184,8 +189,8 @@ class Frame:
         fed: What the caller has given, on the CPU, until it is on the device.
         place: The device.
         waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
-        uploads: What was copied to the device, in order; None where it is not noted.
-        uploaded: The same of an earlier run with the same sizes, to be used again in that order.
+        notes: Takes all that follows from the sizes alone, in order; None where nothing is noted.
+        reads: The notes of an earlier run with the same sizes: what they tell is not computed again.
     """
 
     def __init__(self, constants: Sequence[Any], weights: Sequence[Any], place: torch.device) -> None:
@@ -193,8 +198,8 @@ class Frame:
         self.host, self.device, self.place = list(constants), list(weights), place
         self.fed: dict[int, Tensor] = {}
         self.waits: set[Step] = set()
-        self.uploads: list[Any] | None = None
-        self.uploaded: list[Any] | None = None
+        self.notes: list[Any] | None = None
+        self.reads: Iterator[Any] | None = None
 
     def copy(self) -> Frame:
         """Another frame with the same values."""
@@ -240,12 +245,16 @@ class Frame:
             return [self.upload(each) for each in value]
         if not isinstance(value, torch.Tensor):
             return value  # text, or nothing
-        if self.uploaded is not None:
-            return self.uploaded.pop(0)
-        moved = value.to(self.place)
-        if self.uploads is not None:
-            self.uploads.append(moved)
-        return moved
+        return self.noted(lambda: value.to(self.place))
+
+    def noted(self, compute: Callable[[], Any]) -> Any:
+        """What follows from the sizes alone: computed, or as it was in an earlier run."""
+        if self.reads is not None:
+            return next(self.reads)
+        found = compute()
+        if self.notes is not None:
+            self.notes.append(found)
+        return found
 
     def run(self, steps: Iterable[Step]) -> None:
         """Run steps, in order."""

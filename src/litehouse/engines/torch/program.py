@@ -106,7 +106,8 @@ class TorchRunner:
     def _cut(self) -> None:
         lowered = self._program.lowered
         block, constant = lowered.block, self._program.constant
-        self._parts = cut(block.steps, self._waiting, block.outputs, constant, self._stream, self._pool)
+        where, is_compiled = (self._stream, self._pool), self._program.is_compiled
+        self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, is_compiled=is_compiled)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
