@@ -182,7 +182,7 @@ class Options:
             raise ValueError(f"provider {self.provider!r} is for the device 'gpu', not for {self.device!r}")
         if self.provider and self.engine not in ("auto", "onnxruntime"):
             raise ValueError(
-                f"provider {self.provider!r} is ONNX Runtime's, and engine={self.engine!r} is not; leave one of them out"
+                f"provider {self.provider!r} is ONNX Runtime's, and engine={self.engine!r} is not; leave out one"
             )
         for name in ("threads", "inter_op"):
             value = getattr(self, name)

@@ -1,7 +1,5 @@
 """Which provider of ONNX Runtime a session gets, and what is said where it is missing: no such device is needed."""
 
-import ctypes
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -9,64 +7,15 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from engines.provider_support import CANN, CPU, CUDA, TENSORRT, Build
 
 import litehouse
-from litehouse.engines import onnxruntime_providers
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.onnxruntime_providers import load_libraries, make_providers, tensorrt_library, tensorrt_release
 from litehouse.options import Options
 from onnx_models import mlp, mlp_result
 
-CPU, CUDA, TENSORRT, CANN = (f"{name}ExecutionProvider" for name in ("CPU", "CUDA", "Tensorrt", "CANN"))
 X = np.ones((2, 4), "f")
-
-
-class Build:
-    """A build of ONNX Runtime with other providers, whose sessions compute on the CPU and tell what they were given."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.there: list[str] = [TENSORRT, CUDA, CPU]
-        self.failing: list[str] = []  # providers whose libraries do not load
-        self.missing: list[str] = []  # libraries that the loader does not find
-        self.library = "libnvinfer.so.10"
-        self.given: list[list[Any]] = []
-        self.settings: list[dict[str, Any]] = []
-        self.preloaded = 0
-        session, load = onnxruntime.InferenceSession, ctypes.CDLL
-
-        def opened(graph: Any, settings: Any, providers: list[Any], **more: Any) -> Any:
-            self.given.append(providers)
-            self.settings.append(more)
-            made = session(graph, settings, providers=[CPU])
-            names = [provider if isinstance(provider, str) else provider[0] for provider in providers]
-            made.get_providers = lambda: [name for name in names if name not in self.failing]
-            return made
-
-        def loaded(name: str, *arguments: Any) -> Any:
-            if not name.startswith("libnvinfer"):
-                return load(name, *arguments)
-            if name in self.missing:
-                raise OSError(f"{name}: cannot open shared object file")
-            return types.SimpleNamespace(getInferLibVersion=lambda: 101300)
-
-        def preload() -> None:
-            self.preloaded += 1
-            print("Failed to load libcudart.so")
-            raise RuntimeError("no directory")
-
-        monkeypatch.setattr(onnxruntime, "InferenceSession", opened)
-        monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: self.there)
-        monkeypatch.setattr(onnxruntime, "preload_dlls", preload)
-        monkeypatch.setattr(onnxruntime_providers, "tensorrt_library", lambda _: self.library)
-        monkeypatch.setattr(onnxruntime_providers.ctypes, "CDLL", loaded)
-        monkeypatch.setitem(sys.modules, "torch", None)  # not installed
-        monkeypatch.setitem(sys.modules, "tensorrt", None)
-        load_libraries.cache_clear()
-
-
-@pytest.fixture
-def build(monkeypatch: pytest.MonkeyPatch) -> Build:
-    return Build(monkeypatch)
 
 
 def _load(**fields: Any) -> litehouse.Session:
