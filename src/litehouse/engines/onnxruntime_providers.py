@@ -20,9 +20,8 @@ PROVIDERS = {"cpu": CPU, "gpu": CUDA, "ascend": CANN, "cuda": CUDA, "tensorrt": 
 WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", CANN: "onnxruntime-cann"}
 WORDS = {CUDA: "CUDA", TENSORRT: "TensorRT", CANN: "CANN"}
 OTHERWISE = "or use provider='cuda', or no provider with torch (litehouse[gpu])"
-STRONGLY_TYPED = (
-    11  # TensorRT from this version on takes the graph's own types, and its provider drops the flag for 16 bits
-)
+# From this version on, TensorRT takes the types of the graph, and its provider drops the flag for 16 bits.
+STRONGLY_TYPED = 11
 
 ARENA = {"arena_extend_strategy": "kSameAsRequested"}  # the other one doubles what it takes from the device each time
 CUDA_SETTINGS = {
