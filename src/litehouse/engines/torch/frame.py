@@ -64,6 +64,7 @@ class Step:
 
     def run(self, frame: Frame) -> None:
         """Compute the outputs, into the frame."""
+        waits = len(frame.waits)
         try:
             results = self.control(frame, self) if self.control is not None else self._results(frame)
         except EngineError as error:
@@ -75,6 +76,8 @@ class Step:
             for slot, value in zip(self.outputs, results, strict=False):
                 if slot != NONE:
                     values[slot] = value
+        if len(frame.waits) > waits:
+            frame.waits.add(self)  # too, where a step inside did
         for slot in self.frees:
             frame.device[slot] = frame.host[slot] = None
 
@@ -94,15 +97,13 @@ class Step:
         assert self.fallback is not None
         self.is_lacking = True
         frame.waits.add(self)
-        return self.fallback([None if slot == NONE else frame.on_host(slot) for slot in self.inputs])
+        return self.fallback([None if slot == NONE else frame.on_host(slot, self) for slot in self.inputs])
 
     def _argument(self, frame: Frame, place: int) -> Any:
         slot = self.inputs[place]
         if slot == NONE:
             return None
-        if self.is_on_host:
-            return frame.on_host(slot)
-        if self.known[place]:
+        if self.is_on_host or self.known[place]:
             return frame.on_host(slot, self)
         if self.gives_known:  # its sizes are enough, wherever it is
             return frame.anywhere(slot)
@@ -190,7 +191,16 @@ class Frame:
         self.waits: set[Step] = set()
         self.uploads: list[Any] | None = None
         self.uploaded: list[Any] | None = None
-        self.downloads = 0
+
+    def copy(self) -> Frame:
+        """Another frame with the same values."""
+        other = Frame(self.host, self.device, self.place)
+        other.fed = dict(self.fed)
+        return other
+
+    def has(self, slot: int) -> bool:
+        """Whether a slot has a value that is on the device, or will be."""
+        return self.device[slot] is not None or slot in self.fed
 
     def on_device(self, slot: int) -> Any:
         """A value on the device."""
@@ -200,15 +210,13 @@ class Frame:
             value = self.device[slot] = self.upload(self.host[slot]) if given is None else given.to(self.place)
         return value
 
-    def on_host(self, slot: int, step: Step | None = None) -> Any:
+    def on_host(self, slot: int, step: Step) -> Any:
         """A value whose numbers are known; `step` waits for them."""
         value = self.host[slot]
         if value is None:
             given = self.fed.get(slot)
             value = self.host[slot] = _download(self.device[slot]) if given is None else given
-            if step is not None:
-                self.waits.add(step)
-            self.downloads += 1
+            self.waits.add(step)
         return value
 
     def anywhere(self, slot: int) -> Any:
@@ -246,6 +254,15 @@ class Frame:
         """Put a value into a slot."""
         self.device[slot], self.host[slot] = (None, value) if is_known else (value, None)
         self.fed.pop(slot, None)
+
+
+def uses_of(step: Step) -> Iterable[int]:
+    """The slots that a step and its blocks read."""
+    yield from (slot for slot in step.inputs if slot != NONE)
+    for block in step.blocks.values():
+        yield from block.outputs
+        for inner in block.steps:
+            yield from uses_of(inner)
 
 
 def _download(value: Any) -> Any:
