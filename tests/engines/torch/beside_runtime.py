@@ -22,17 +22,18 @@ def one_op(
     outputs: int = 1,
     domain: str = "",
     dtypes: Any = None,
+    left_out: Sequence[int] = (),
     **attributes: Any,
 ) -> bytes:
-    """A model of one op; `dtypes` are those of its outputs, where ONNX cannot tell them."""
+    """A model of one op; `dtypes` are those of its outputs, where ONNX cannot tell them; some may be left out."""
     names = ["" if array is None else f"x{place}" for place, array in enumerate(inputs)]
-    results = [f"y{place}" for place in range(outputs)]
+    results = ["" if place in left_out else f"y{place}" for place in range(outputs)]
     node = helper.make_node(op, names, results, domain=domain, **attributes)
     graph = helper.make_graph(
         [node],
         "op",
         [_info(name, array.dtype, array.shape) for name, array in zip(names, inputs, strict=True) if array is not None],
-        [_info(name, kind) for name, kind in zip(results, dtypes or [None] * outputs, strict=True)],
+        [_info(name, kind) for name, kind in zip(results, dtypes or [None] * outputs, strict=True) if name],
     )
     imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()

@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has
 
 from litehouse.engines.torch.ops.activation import leaky_relu, swish
 from litehouse.engines.torch.ops.matrix import gemm
-from litehouse.engines.torch.ops.normalization import EPSILON, layer_norm, scaled
+from litehouse.engines.torch.ops.normalization import layer_norm, rms_norm, scaled
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -109,19 +109,4 @@ def skip_rms_norm(
     outputs: int = 1,
 ) -> tuple[Tensor | None, ...]:
     total = scaled(x + skip, None, before)
-    return simplified_layer_norm(total, scale, epsilon=epsilon), None, None, total if outputs > 3 else None
-
-
-@op("SimplifiedLayerNormalization")
-def simplified_layer_norm(
-    x: Tensor,
-    scale: Tensor,
-    *,
-    axis: int = -1,
-    epsilon: float = EPSILON,
-    stash_type: int = 1,  # noqa: ARG001  (torch computes in float32 or better)
-    outputs: int = 1,
-) -> Tensor:
-    if outputs > 1 or scale.shape != x.shape[axis:] or scale.dtype != x.dtype:
-        raise LackingError("SimplifiedLayerNormalization that gives the deviation, or of several dtypes")
-    return F.rms_norm(x, x.shape[axis:], scale, epsilon)
+    return rms_norm(total, scale, epsilon=epsilon), None, None, total if outputs > 3 else None
