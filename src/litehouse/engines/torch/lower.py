@@ -13,7 +13,7 @@ import torch
 
 from litehouse.engines.torch.control import CONTROL
 from litehouse.engines.torch.fallback import Fallback
-from litehouse.engines.torch.frame import NONE, Block, Frame, Step
+from litehouse.engines.torch.frame import NONE, Block, Frame, Step, uses_of
 from litehouse.engines.torch.registry import Op, find_op
 from litehouse.engines.torch.values import as_tensor, dtype_of
 from litehouse.errors import EngineError
@@ -24,6 +24,7 @@ DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rand
 NOT_FOLDED = {*DRAWING, "Optional"}
 SIZES = {"OptionalHasElement", "SequenceLength", "Shape", "Size"}
 CPU = torch.device("cpu")
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class _Lowering:
         blocks = {name: value for name, value in attributes.items() if isinstance(value, Block)}
         if blocks:
             return self._control(node, inputs, blocks, attributes)
-        if node.domain not in ("", "ai.onnx", "com.microsoft", "ai.onnx.ml"):
+        if node.domain not in DOMAINS:
             raise EngineError(
                 f"{self._where(node)} is of the domain {node.domain!r}, which the torch engine does not know"
             )
@@ -249,15 +250,6 @@ def _made(block: Block) -> Iterable[int]:
         yield from (slot for slot in step.outputs if slot != NONE)
         for inner in step.blocks.values():
             yield from _made(inner)
-
-
-def uses_of(step: Step) -> Iterable[int]:
-    """The slots that a step and its blocks read."""
-    yield from (slot for slot in step.inputs if slot != NONE)
-    for block in step.blocks.values():
-        yield from block.outputs
-        for inner in block.steps:
-            yield from uses_of(inner)
 
 
 def _set_frees(block: Block, kept: frozenset[int], constants: frozenset[int], own: set[int] | None = None) -> None:
