@@ -199,7 +199,8 @@ def max_unpool(
 def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0) -> Tensor:
     """The greatest number of each part of each region; 0 for a part with nothing in it."""
     images = x.index_select(0, rois[:, 0].long())
-    left, top, right, bottom = torch.floor(rois[:, 1:] * spatial_scale + 0.5).unbind(1)
+    places = rois[:, 1:] * spatial_scale
+    left, top, right, bottom = (torch.floor(places.abs() + 0.5) * places.sign()).unbind(1)  # halves away from zero
     rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
     columns = _bins(left, right, pooled_shape[1], x.shape[3])
     lowest = torch.full((), -math.inf, dtype=x.dtype, device=x.device)
