@@ -92,9 +92,8 @@ def candidates(
         wanted.add("inter_op")
     if cores_for(options.affinity):
         wanted.add("affinity")
-    engines = [ENGINES[name] for name in (USUAL[options.device_kind] if options.engine == "auto" else [options.engine])]
     usable = []
-    for engine in engines:
+    for engine in [ENGINES[name] for name in _names(options)]:
         progress.step(f"trying {engine.name}")
         missing = wanted - engine.capabilities
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
@@ -112,6 +111,13 @@ def candidates(
     if options.precision == "fp16" and "float32" not in options.op_precision.values():
         for engine in usable:
             yield from _lower(engine, options)
+
+
+def _names(options: Options) -> Sequence[str]:
+    """The engines that may serve."""
+    if options.provider:
+        return ("onnxruntime",)
+    return USUAL[options.device_kind] if options.engine == "auto" else (options.engine,)
 
 
 def _refusal(engine: Engine, options: Options, needs: set[str]) -> str | None:
@@ -159,7 +165,7 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
             failures.append(error)
             continue
         return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
-    raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + "; ".join(refused))
+    raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + ". ".join(refused))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +191,8 @@ def _compiled(candidate: Candidate, model: Model, options: Options, progress: Pr
         program = engine.compile(model, options, precision=precision, is_plain=is_plain)
     else:
         program = compile_parts(engine, model, options, precision, candidate.parts, is_plain=is_plain)
-    return _Compiled(candidate, program, time.perf_counter() - start)
+    # What it computes in may be less than was asked for, or allowed and taken.
+    return _Compiled(replace(candidate, precision=program.precision), program, time.perf_counter() - start)
 
 
 def _doubted(selected: Selected, doubts: Sequence[str]) -> Selected:
@@ -260,6 +267,8 @@ def _is_room(model: Model) -> bool:
 
 def _known(model: Model, options: Options) -> str | None:
     """Why no race is needed; None where it is."""
+    if options.provider:
+        return f"the provider {options.provider!r} was asked for"
     if options.engine != "auto" and options.precision == "fp32":
         return "it was asked for"
     if options.tune == "off":

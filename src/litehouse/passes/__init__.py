@@ -11,6 +11,7 @@ import onnx_ir.passes.common as common
 from litehouse.model import Model
 from litehouse.passes.attention import AttentionPass
 from litehouse.passes.channels_last import ChannelsLastPass
+from litehouse.passes.fold_batch_norm import FoldBatchNormPass
 from litehouse.passes.fold_shapes import FoldShapesPass
 from litehouse.passes.gelu import GeluPass
 from litehouse.passes.guard_constant_abs import GuardConstantAbsPass
@@ -18,7 +19,9 @@ from litehouse.passes.guard_old_softmax import GuardOldSoftmaxPass
 from litehouse.passes.guard_pad_pool import GuardPadPoolPass
 from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
 from litehouse.passes.guard_split_convolutions import GuardSplitConvolutionsPass
+from litehouse.passes.halve import HalvePass
 from litehouse.passes.join_cells import JoinCellsPass
+from litehouse.passes.join_linear import JoinLinearPass
 from litehouse.passes.move_bias import MoveBiasPass
 from litehouse.passes.move_shuffles import MoveShufflesPass
 from litehouse.passes.pad_channels import PadChannelsPass
@@ -36,6 +39,7 @@ __all__ = [
     "GuardPadPoolPass",
     "GuardScalarReshapePass",
     "GuardSplitConvolutionsPass",
+    "halve",
     "prepare",
     "speed_up",
 ]
@@ -75,6 +79,12 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
         GeluPass(),
         WinogradPass(),
     ),
+    "torch": (
+        FoldShapesPass(),
+        FoldBatchNormPass(),
+        AttentionPass(),
+        JoinLinearPass(),
+    ),
 }
 
 
@@ -85,6 +95,11 @@ def prepare(model: Model) -> Model:
         translate = model.translate
         model.translate = lambda *arguments, **options: prepare(translate(*arguments, **options))
     return model
+
+
+def halve(graph: ir.Model) -> None:
+    """Let a graph compute in half precision where that is as good, in place."""
+    ir.passes.Sequential(FoldShapesPass(), HalvePass(), common.RemoveUnusedNodesPass())(graph)
 
 
 def speed_up(graph: ir.Model, engine: str) -> bool:

@@ -51,7 +51,7 @@ class TorchEngine:
         shapes: Sequence[Sequence[int]] | None = None,
         precision: str = "fp32",
         *,
-        is_plain: bool = False,  # noqa: ARG002
+        is_plain: bool = False,
         parts: int = 1,
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
@@ -60,17 +60,25 @@ class TorchEngine:
         from litehouse.engines.shell import prepared
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
+        from litehouse.passes import halve, speed_up
 
         kind, _, index = options.device.partition(":")
         place = torch.device("cpu") if kind == "cpu" else torch.device("cuda", int(index or 0))
-        whole = prepared(model, shapes, parts)
+        whole, is_rewritten = prepared(model, shapes, parts), False
         try:
+            if not is_plain:
+                is_rewritten = speed_up(whole, self.name)
+            if precision == "fp16":
+                halve(whole)
             lowered = lower(whole, model.path, model.live)
         except EngineError:
             raise
         except Exception as error:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
-        return TorchProgram(lowered, Names.of(model), place, precision)
+        is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
+        program = TorchProgram(lowered, Names.of(model), place, precision, is_fixed=is_fixed)
+        program.is_rewritten = is_rewritten
+        return program
 
     def hold(self, array: np.ndarray) -> Any:
         """The array itself."""

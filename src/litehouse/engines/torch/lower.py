@@ -13,7 +13,7 @@ import torch
 
 from litehouse.engines.torch.control import CONTROL
 from litehouse.engines.torch.fallback import Fallback
-from litehouse.engines.torch.frame import NONE, Block, Frame, Step
+from litehouse.engines.torch.frame import NONE, Block, Frame, Step, uses_of
 from litehouse.engines.torch.registry import Op, find_op
 from litehouse.engines.torch.values import as_tensor, dtype_of
 from litehouse.errors import EngineError
@@ -21,8 +21,9 @@ from litehouse.errors import EngineError
 MAX_FOLDED = 1 << 20  # elements of a result that is larger than what it is made of
 GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
 DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-SIZES = {"Shape", "Size", "SequenceLength"}
+SIZES = {"OptionalHasElement", "SequenceLength", "Shape", "Size"}
 CPU = torch.device("cpu")
+DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ class _Lowering:
             self._changing.add(self._slot(value))
         block = self._block(graph)
         _set_frees(block, frozenset(block.outputs), self._kept())
-        given = {slot for slot in block.outputs if self._constants[slot] is not None}
+        given = {slot for slot in block.outputs if isinstance(self._constants[slot], torch.Tensor)}
         used = given | set(_used_on_device(block, self._constants))
         slots = {str(value.name): self._slots[value] for value in graph.inputs if value.name in live}
         return Lowered(block, self._constants, tuple(sorted(used)), slots, self._lacking)
@@ -106,6 +107,8 @@ class _Lowering:
 
     def _step(self, node: ir.Node) -> Step | None:
         """The step of a node; None where it was computed at once."""
+        if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):  # its count and its condition are known
+            self._on_host.update(self._slot(value) for value in node.attributes["body"].as_graph().inputs[:2])
         attributes = {name: self._attribute(node, value) for name, value in node.attributes.items()}
         version = node.version or self._versions.get(node.domain or "", 1)
         inputs = tuple(NONE if value is None else self._slot(value) for value in node.inputs)
@@ -116,7 +119,7 @@ class _Lowering:
         blocks = {name: value for name, value in attributes.items() if isinstance(value, Block)}
         if blocks:
             return self._control(node, inputs, blocks, attributes)
-        if node.domain not in ("", "ai.onnx", "com.microsoft", "ai.onnx.ml"):
+        if node.domain not in DOMAINS:
             raise EngineError(
                 f"{self._where(node)} is of the domain {node.domain!r}, which the torch engine does not know"
             )
@@ -192,11 +195,15 @@ class _Lowering:
     ) -> Step:
         if node.domain not in ("", "ai.onnx") or node.op_type not in CONTROL:
             raise EngineError(f"{self._where(node)} has graphs inside, which the torch engine does not run")
+        if node.op_type == "Scan" and (node.version or self._versions[""]) < 9:
+            raise EngineError(f"{self._where(node)} is of opset 8, which the torch engine does not run")
         own = {slot for block in blocks.values() for slot in _made(block)}
         for block in blocks.values():
             _set_frees(block, frozenset(block.outputs), self._kept(), own)
         if "body" in blocks:
-            attributes["empty"] = [_kind(value) for value in node.attributes["body"].as_graph().outputs]
+            body = node.attributes["body"].as_graph()
+            attributes["empty"] = [_kind(value) for value in body.outputs]
+            attributes["rank"] = len(body.inputs[0].shape or ()) if body.inputs else 0
         return Step(
             op=node.op_type,
             name=node.name or "",
@@ -244,15 +251,6 @@ def _made(block: Block) -> Iterable[int]:
             yield from _made(inner)
 
 
-def uses_of(step: Step) -> Iterable[int]:
-    """The slots that a step and its blocks read."""
-    yield from (slot for slot in step.inputs if slot != NONE)
-    for block in step.blocks.values():
-        yield from block.outputs
-        for inner in block.steps:
-            yield from uses_of(inner)
-
-
 def _set_frees(block: Block, kept: frozenset[int], constants: frozenset[int], own: set[int] | None = None) -> None:
     """Note behind which step each slot is used no more; `own` are those that may be freed, all by default."""
     last: dict[int, int] = {}
@@ -271,7 +269,7 @@ def _used_on_device(block: Block, constants: list[Any]) -> Iterable[int]:
     """The slots of constants that steps take on the device."""
     for step in block.steps:
         for place, slot in enumerate(step.inputs):
-            is_there = slot != NONE and constants[slot] is not None and not isinstance(constants[slot], np.ndarray)
+            is_there = slot != NONE and isinstance(constants[slot], torch.Tensor)
             if is_there and not step.is_on_host and not step.known[place] and not step.is_lacking:
                 yield slot
         for inner in step.blocks.values():

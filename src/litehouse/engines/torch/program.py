@@ -16,9 +16,12 @@ from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena
 from litehouse.engines.torch.frame import Frame, Step
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.values import as_array, as_tensor
+from litehouse.engines.torch.pieces import Piece, WaitsError, cut
+from litehouse.engines.torch.precision import exact
+from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError
 
+MAX_STAGED = 1 << 22  # bytes of an output that is copied through memory that the GPU writes to by itself
 log = logging.getLogger(__name__)
 
 
@@ -27,9 +30,19 @@ class TorchProgram:
 
     is_rewritten = False
 
-    def __init__(self, lowered: Lowered, names: Names, place: torch.device, precision: str) -> None:
-        """Copy the weights to the device."""
+    def __init__(self, lowered: Lowered, names: Names, place: torch.device, precision: str, *, is_fixed: bool) -> None:
+        """Copy the weights to the device.
+
+        Args:
+            lowered: The steps.
+            names: What the model calls its inputs and outputs.
+            place: The device.
+            precision: What it computes in.
+            is_fixed: Whether the sizes of the inputs are known.
+        """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
+        self.is_fixed = is_fixed
+        self.fed = lowered.block.inputs[: len(names.fed) - names.live]
         self.arena = Arena({slot: lowered.constants[slot] for slot in lowered.on_device}, place)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
@@ -37,6 +50,21 @@ class TorchProgram:
         self._lock = threading.Lock()
         self._told: set[Step] = set()
         self.tell(lowered.lacking)
+
+        constant = {slot for slot, value in enumerate(lowered.constants) if value is not None}
+        self.constant = frozenset(constant | set(lowered.live.values()))
+
+    def frame(self, given: Sequence[Any]) -> Frame:
+        """A frame with the constants and these inputs, which are tensors, or text."""
+        frame = Frame(self.lowered.constants, self.weights, self.place)
+        for slot, value in zip(self.fed, given, strict=True):
+            if isinstance(value, np.ndarray):
+                frame.host[slot] = value
+            elif value.device == self.place and self.place.type == "cuda":
+                frame.device[slot] = value
+            else:
+                frame.fed[slot] = value
+        return frame
 
     def bind(self) -> TorchRunner:
         """A new runner."""
@@ -66,34 +94,93 @@ class TorchRunner:
     """Runs a program. Used by one thread at a time."""
 
     def __init__(self, program: TorchProgram) -> None:
-        """Wrap a program."""
-        self._program = program
-        self._path = program.names.path
+        """Wrap a program; on a GPU, with a stream of its own."""
+        self._program, self._path = program, program.names.path
+        is_gpu = program.place.type == "cuda"
+        self._stream = torch.cuda.Stream(program.place) if is_gpu else None
+        self._pool = torch.cuda.graph_pool_handle() if is_gpu else None
+        self._staging: dict[int, Tensor] = {}
+        self._waiting: set[Step] = set()
+        self._cut()
+
+    def _cut(self) -> None:
+        lowered = self._program.lowered
+        block, constant = lowered.block, self._program.constant
+        where, is_compiled = (self._stream, self._pool), self._program.is_compiled
+        self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, is_compiled=is_compiled)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
         program = self._program
-        frame = Frame(program.lowered.constants, program.weights, program.place)
-        block = program.lowered.block
-        given = [as_tensor(array) for array in inputs]
-        for slot, value in zip(block.inputs, given, strict=False):
-            if isinstance(value, np.ndarray):
-                frame.host[slot] = value
-            else:
-                frame.fed[slot] = value
-        try:
-            with torch.inference_mode():
-                frame.run(block.steps)
-                results = [frame.anywhere(slot) for slot in block.outputs]
-        except EngineError as error:
-            raise EngineError(f"{self._path}: {error}") from error
-        self._program.tell([step for step in frame.waits if step.is_lacking])
-        return _own([as_array(value) for value in results], inputs, program.lowered.constants)
+        given = [as_tensor(array) for array in inputs[: len(program.fed)]]
+        with self._at_work():
+            frame = self._run(given)
+            results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
+            if self._stream is None:
+                return _own([as_array(value) for value in results], inputs, program.lowered.constants)
+            return self._downloaded(results)
+
+    def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs for inputs that may be on the device; they are there, and own their memory."""
+        with self._at_work():
+            frame = self._run(inputs)
+            return [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
 
     def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
         """The outputs for these inputs; a run is short, and is not stopped."""
         with _told(stoppable):
             return self.run(inputs)
+
+    @contextlib.contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """On the runner's stream, in the program's precision."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.inference_mode())
+            if self._stream is not None:
+                stack.enter_context(torch.cuda.stream(self._stream))
+                stack.enter_context(exact(self._program.precision))
+            try:
+                yield
+            except EngineError as error:
+                raise EngineError(f"{self._path}: {error}") from error
+            except torch.OutOfMemoryError as error:
+                raise EngineError(f"{self._path}: the GPU has not enough memory: {error}") from error
+
+    def _run(self, given: Sequence[Any]) -> Frame:
+        while True:
+            frame = self._program.frame(given)
+            try:
+                for part in self._parts:
+                    if isinstance(part, Piece):
+                        part.run(frame, at_once=self._program.is_fixed)
+                    else:
+                        part.run(frame)
+            except WaitsError as error:
+                self._learn(error.steps)
+                continue
+            if not frame.waits <= self._waiting:
+                self._learn(frame.waits)
+            return frame
+
+    def _learn(self, waiting: set[Step]) -> None:
+        """Cut the steps anew, now that more is known of them."""
+        self._waiting |= waiting
+        self._cut()
+        self._program.tell([step for step in waiting if step.is_lacking])
+
+    def _downloaded(self, results: Sequence[Any]) -> list[np.ndarray]:
+        assert self._stream is not None
+        small: dict[int, Tensor] = {}
+        for place, value in enumerate(results):
+            if isinstance(value, torch.Tensor) and value.is_cuda and value.nbytes <= MAX_STAGED:
+                staging = self._staging.get(place)
+                if staging is None or staging.shape != value.shape or staging.dtype != value.dtype:
+                    staging = self._staging[place] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                small[place] = staging.copy_(value, non_blocking=True)
+        self._stream.synchronize()
+        return [
+            as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
+        ]
 
 
 @contextlib.contextmanager

@@ -12,6 +12,13 @@ import torch
 
 Tensor: TypeAlias = torch.Tensor
 
+
+class Absent:
+    """What an ONNX optional holds where it holds nothing."""
+
+
+ABSENT = Absent()
+
 _NAMES = {
     ir.DataType.FLOAT: "float32",
     ir.DataType.UINT8: "uint8",
@@ -54,6 +61,8 @@ def as_tensor(array: np.ndarray) -> Any:
         return as_tensor(array.view(bits)).view(kind)
     if array.dtype.kind in "OSU" or array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
         return array
+    if array.dtype.kind in "iu":  # numpy has two types of 64 bits, of which torch knows one
+        array = array.view(f"{array.dtype.byteorder}{array.dtype.kind}{array.dtype.itemsize}")
     if not array.dtype.isnative or not array.flags.c_contiguous:
         array = np.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array if array.flags.writeable else _unlocked(array))

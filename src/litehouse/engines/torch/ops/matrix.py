@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from litehouse.engines.torch.registry import op
 from litehouse.engines.torch.values import Tensor
 
@@ -23,7 +25,21 @@ def gemm(
     transB: int = 0,  # noqa: N803
 ) -> Tensor:
     a, b = a.t() if transA else a, b.t() if transB else b
-    product = a @ b if alpha == 1.0 else alpha * (a @ b)
-    if c is None:
-        return product
-    return product + (c if beta == 1.0 else beta * c)
+    if c is not None and a.is_floating_point() and c.ndim <= 2:
+        return torch.addmm(c, a, b, beta=beta, alpha=alpha)
+    product = _times(a @ b, alpha)
+    return product if c is None else product + _times(c, beta)
+
+
+def _times(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1.0 else (factor * x).to(x.dtype)
+
+
+@op("Einsum")
+def einsum(*values: Tensor, equation: str) -> Tensor:
+    return torch.einsum(equation, *values)
+
+
+@op("Det")
+def det(x: Tensor) -> Tensor:
+    return torch.linalg.det(x)

@@ -1,0 +1,272 @@
+"""Steps that run as one: captured for the sizes of what they take, then replayed."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+
+from litehouse.engines.torch.compiled import compiled
+from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
+from litehouse.engines.torch.values import Tensor
+
+MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time makes room
+MAX_SEEN = 64  # sizes that are remembered as having been run once
+MIN_STEPS = 2  # of a piece that is worth capturing
+Key = tuple[Any, ...]
+Where = tuple[Any, Any]
+"""The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
+NOTHING: Mapping[int, Tensor] = MappingProxyType({})
+_capturing = threading.Lock()  # one at a time in the process
+
+
+class WaitsError(Exception):
+    """Steps cannot be captured: they must know numbers that the device computes."""
+
+    def __init__(self, steps: set[Step]) -> None:
+        """Take those steps."""
+        super().__init__()
+        self.steps = steps
+
+
+class Graph(Protocol):
+    """What was captured."""
+
+    def replay(self) -> None:
+        """Compute once more, with the same memory."""
+        ...
+
+
+class HostGraph:
+    """Steps on the CPU, where nothing can be captured: they run again, over the same memory."""
+
+    def __init__(self, run: Callable[[], Frame], outputs: dict[int, Tensor]) -> None:
+        """Remember how they run, and where they gave their outputs at first."""
+        self._run, self._outputs = run, outputs
+
+    def replay(self) -> None:
+        """Run the steps."""
+        frame = self._run()
+        for slot, tensor in self._outputs.items():
+            tensor.copy_(frame.on_device(slot))
+
+
+class Capture:
+    """A piece for certain sizes: the memory that it reads its inputs from, and that it leaves its outputs in.
+
+    Attributes:
+        inputs: That memory of the inputs, by slot.
+        device: That memory of the outputs, by slot.
+        host: Outputs that are known beforehand, by slot: they follow from the sizes.
+    """
+
+    def __init__(self, piece: Piece, frame: Frame) -> None:
+        """Capture a piece for what the frame holds.
+
+        Raises:
+            WaitsError: It cannot be captured.
+        """
+        self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.has(slot)}
+        self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
+        self._frame, self._piece = frame.copy(), piece
+        self._frame.fed.clear()
+        self._frame.device[:] = [self.inputs.get(slot, value) for slot, value in enumerate(frame.device)]
+        self._notes: list[Any] = []
+        self.fill(frame)
+        with _capturing:
+            warm = self._again(notes=self._notes)
+            if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
+                raise WaitsError(warm.waits)
+            run = self._compiled(warm) if piece.is_compiled else self._again
+            done = run()  # once as it is: kernels are chosen, and memory is taken
+            if frame.place.type == "cuda":
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"):
+                    done = run()
+                self._graph: Graph = graph
+        self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
+        self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
+        if frame.place.type != "cuda":
+            self._graph = HostGraph(run, self.device)
+
+    def _again(self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None) -> Frame:
+        """Run the steps on a copy of the frame.
+
+        Args:
+            tensors: What takes the place of the frame's own values.
+            notes: Takes what follows from the sizes; None for a run that finds it in the notes.
+        """
+        frame = self._frame.copy()
+        for slot, tensor in tensors.items():
+            frame.device[slot] = tensor
+        frame.notes, frame.reads = notes, iter(self._notes) if notes is None else None
+        frame.run(self._piece.steps)
+        return frame
+
+    def _compiled(self, warm: Frame) -> Callable[[], Frame]:
+        """What runs the steps as kernels that were made for them."""
+        gives = [slot for slot in self._piece.gives if warm.device[slot] is not None]
+        takes = {slot: value for slot, value in enumerate(self._frame.device) if isinstance(value, torch.Tensor)}
+        takes = {slot: value for slot, value in takes.items() if slot in self._piece.uses}
+
+        def traced(*tensors: Tensor) -> list[Tensor]:
+            frame = self._again(dict(zip(takes, tensors, strict=True)))
+            return [frame.device[slot] for slot in gives]
+
+        function = compiled(traced, list(takes.values()))
+
+        def run() -> Frame:
+            frame = warm.copy()
+            for slot, tensor in zip(gives, function(*takes.values()), strict=True):
+                frame.device[slot] = tensor
+            return frame
+
+        return run
+
+    def fill(self, frame: Frame) -> None:
+        """Copy what a frame has for the inputs to where they are read from."""
+        for slot, own in self.inputs.items():
+            source = frame.device[slot]
+            if source is None:
+                source = frame.fed[slot]
+                staging = self._staging.get(slot)
+                if staging is not None:
+                    source = staging.copy_(source)
+            if source.data_ptr() != own.data_ptr():
+                own.copy_(source, non_blocking=True)
+
+    def replay(self, frame: Frame) -> None:
+        """Compute the outputs, into a frame."""
+        self._graph.replay()
+        for slot, tensor in self.device.items():
+            frame.device[slot] = tensor
+        for slot, value in self.host.items():
+            frame.host[slot] = value
+
+
+def _like(frame: Frame, slot: int) -> Tensor:
+    """New memory for what a slot has."""
+    source = frame.anywhere(slot)
+    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=frame.place)
+
+
+def pinned(like: Tensor) -> Tensor | None:
+    """Memory of the CPU from which a GPU copies by itself; None on the CPU."""
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True) if like.device.type == "cuda" else None
+
+
+class Piece:
+    """Steps that need not wait for anything between them.
+
+    Attributes:
+        steps: The steps.
+        reads: The slots that they take from outside, and that are no constants.
+        uses: The slots that they take, constants, too.
+        gives: The slots that something behind them uses.
+        is_compiled: Whether kernels are made for them.
+        stream: The stream that they are captured on; None on the CPU.
+        pool: The memory that graphs use between steps.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], where: Where, *, is_compiled: bool
+    ) -> None:
+        """Join steps; nothing is captured yet."""
+        self.steps, self.is_compiled = list(steps), is_compiled
+        self.stream, self.pool = where
+        own = {slot: None for step in steps for slot in step.outputs if slot != NONE}
+        self.uses = frozenset(slot for step in steps for slot in uses_of(step))
+        self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
+        self.gives = tuple(slot for slot in own if slot in needed)
+        self._captures: OrderedDict[Key, Capture] = OrderedDict()
+        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._is_open = len(self.steps) < MIN_STEPS  # and is never captured
+
+    def run(self, frame: Frame, *, at_once: bool = False) -> None:
+        """Run on a frame: replayed, or step by step where the sizes are new.
+
+        Args:
+            frame: The values.
+            at_once: Capture new sizes when they come first, not when they come again.
+
+        Raises:
+            WaitsError: It cannot be captured.
+        """
+        key = self._key(frame)
+        capture = self._captures.get(key) if key is not None else None
+        if capture is not None:
+            capture.fill(frame)
+        elif key is not None and (at_once or key in self._seen):
+            try:
+                capture = Capture(self, frame)
+            except WaitsError as error:
+                if error.steps:
+                    raise
+                self._is_open = True  # it gives sequences
+                return frame.run(self.steps)
+            self._seen.pop(key, None)
+            self._captures[key] = capture
+            if len(self._captures) > MAX_CAPTURES:
+                self._captures.popitem(last=False)
+        else:
+            if key is not None:
+                self._seen[key] = None
+                if len(self._seen) > MAX_SEEN:
+                    self._seen.popitem(last=False)
+            return frame.run(self.steps)
+        if key is not None:
+            self._captures.move_to_end(key)
+        capture.replay(frame)
+
+    def _key(self, frame: Frame) -> Key | None:
+        """What a capture depends on; None where there is something that cannot be captured."""
+        parts: list[Any] = []
+        if self._is_open:
+            return None
+        for slot in self.reads:
+            value = frame.device[slot] if frame.device[slot] is not None else frame.fed.get(slot)
+            known = frame.host[slot] if value is None else None
+            if isinstance(value, torch.Tensor):
+                parts.append((slot, value.dtype, tuple(value.shape), value.stride()))
+            elif isinstance(known, torch.Tensor):
+                parts.append((slot, known.dtype, tuple(known.shape), known.numpy().tobytes()))
+            elif value is not None or known is not None:
+                return None  # a sequence, or text
+        return tuple(parts)
+
+
+def cut(
+    steps: Sequence[Step],
+    waiting: set[Step],
+    kept: Sequence[int],
+    constant: frozenset[int],
+    where: Where,
+    *,
+    is_compiled: bool = False,
+) -> list[Piece | Step]:
+    """Steps as pieces, with those that wait between them.
+
+    Args:
+        steps: The steps.
+        waiting: Those that wait.
+        kept: Slots that are needed behind all of them.
+        constant: Slots that are the same in every run.
+        where: Where pieces are captured.
+        is_compiled: Whether kernels are made for the pieces.
+    """
+    runs: list[list[Step]] = [[]]
+    for step in steps:
+        if step in waiting:
+            runs += [[step], []]
+        else:
+            runs[-1].append(step)
+    needed, made = set(kept), list[Piece | Step]()
+    for run in reversed([run for run in runs if run]):
+        is_waiting = run[0] in waiting
+        made.append(run[0] if is_waiting else Piece(run, constant, needed, where, is_compiled=is_compiled))
+        needed |= {slot for step in run for slot in uses_of(step)}
+    return made[::-1]
