@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from litehouse.engines.torch.values import Tensor
 
 Function = Callable[..., list[Tensor]]
