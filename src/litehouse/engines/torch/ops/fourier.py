@@ -7,10 +7,9 @@ import math
 import numpy as np
 import torch
 
+from litehouse.engines.torch.ops.windows import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
-
-HALVES = (torch.float16, torch.bfloat16)
 
 
 @op("DFT", since=20, known=["dft_length", "axis"])
@@ -38,7 +37,7 @@ def dft_17(
 def _transformed(x: Tensor, length: int | None, axis: int, *, is_inverse: bool, is_half: bool) -> Tensor:
     """The transform along an axis; the last one holds a real part, and maybe an imaginary one."""
     place, dtype = axis % x.ndim, x.dtype
-    values = _values(x.to(torch.float32) if dtype in HALVES else x)
+    values = _values(wide(x))
     if is_half and is_inverse:
         size = length if length is not None else 2 * (x.shape[place] - 1)
         return torch.fft.irfft(values, size, place).unsqueeze(-1).to(dtype)
@@ -67,8 +66,7 @@ def stft(
     onesided: int = 1,
 ) -> Tensor:
     dtype = signal.dtype
-    values = signal.to(torch.float32) if dtype in HALVES else signal
-    values = values if values.ndim == 2 else _values(values)
+    values = wide(signal) if signal.ndim == 2 else _values(wide(signal))
     lengths = [int(frame_length)] if frame_length is not None else []
     lengths += [window.shape[0]] if window is not None else []
     if not lengths:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import padded
+from litehouse.engines.torch.ops.windows import padded, wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -24,7 +24,9 @@ def grid_sample(
     name = MODES.get(mode)
     if name is None or not 4 <= x.ndim <= (4 if name == "bicubic" else 5) or not x.is_floating_point():
         raise LackingError(f"{mode} of {x.ndim - 2} axes")
-    return functional.grid_sample(x, grid.to(x.dtype), name, padding_mode, bool(align_corners))
+    dtype = torch.promote_types(x.dtype, grid.dtype)
+    y = functional.grid_sample(x.to(dtype), grid.to(dtype), name, padding_mode, bool(align_corners))
+    return y.to(x.dtype)
 
 
 @op("AffineGrid", known=["size"])
@@ -76,7 +78,8 @@ def roi_align(
     spatial_scale: float = 1.0,
 ) -> Tensor:
     shift = 0.5 if coordinate_transformation_mode == "half_pixel" else 0.0
-    left, top, right, bottom = (rois * spatial_scale - shift).unbind(1)
+    dtype, x = x.dtype, wide(x)
+    left, top, right, bottom = (rois.to(x.dtype) * spatial_scale - shift).unbind(1)
     height, width = bottom - top, right - left
     if not shift:
         height, width = height.clamp(min=1), width.clamp(min=1)
@@ -86,12 +89,12 @@ def roi_align(
             raise LackingError("regions with another number of samples each")
         rows = _shares(top, height, output_height, x.shape[2])
         columns = _shares(left, width, output_width, x.shape[3])
-        return _products(x, images, rows, columns)
+        return _products(x, images, rows, columns).to(dtype)
     rows = _places(top, height, output_height, sampling_ratio)
     columns = _places(left, width, output_width, sampling_ratio)
     taken = _taken(x, images, rows, columns, is_greatest=mode == "max")
     taken = taken.reshape(rois.shape[0], output_height, sampling_ratio, output_width, sampling_ratio, x.shape[1])
-    return (taken.amax((2, 4)) if mode == "max" else taken.mean((2, 4))).permute(0, 3, 1, 2)
+    return (taken.amax((2, 4)) if mode == "max" else taken.mean((2, 4))).permute(0, 3, 1, 2).to(dtype)
 
 
 @op("RoiAlign", since=10)
