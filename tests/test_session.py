@@ -242,7 +242,7 @@ def test_a_provider_that_falls_back_to_the_cpu_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"]
     )
-    monkeypatch.setattr("litehouse.engines.onnxruntime._provider", lambda _: "CPUExecutionProvider")
+    monkeypatch.setattr("litehouse.engines.onnxruntime.make_providers", lambda *_: ["CPUExecutionProvider"])
     with pytest.raises(litehouse.EngineError, match="cannot use 'gpu:0' on this machine"):
         litehouse.load(mlp(), device="gpu:0")
 

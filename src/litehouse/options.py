@@ -15,6 +15,7 @@ MAX_PORT = (1 << 16) - 1
 ENGINES = ("auto", "onnxruntime", "openvino", "torch")
 PRECISIONS = ("fp32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
+PROVIDERS = ("", "cuda", "tensorrt")
 CORE_CLASSES = ("big", "mid")
 OP_PRECISIONS = ("float16", "float32")
 TUNINGS = ("off", "fast", "full")
@@ -23,6 +24,7 @@ WORKSPACES = ("own", "shared")
 TRANSPORTS = ("", "memory", "gloo")
 ALLOWED = {
     "engine": ENGINES,
+    "provider": PROVIDERS,
     "precision": PRECISIONS,
     "tune": TUNINGS,
     "workspace": WORKSPACES,
@@ -123,6 +125,8 @@ class Options:
         inter_op: Ops that run side by side; 0 leaves it to the engine.
         workers: Runs at a time that the session is for, each with that many threads. With more than one, OpenVINO
             trades the time of a single run for the count of runs per second. `litehouse.Pool` sets it.
+        provider: What ONNX Runtime uses on a GPU: `"cuda"` or `"tensorrt"`, which both mean that engine; `""` takes
+            what is usual: torch, else ONNX Runtime with CUDA.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
         tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
             result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
@@ -152,6 +156,7 @@ class Options:
     threads: int = 0
     inter_op: int = 0
     workers: int = 1
+    provider: str = ""
     precision: str = "fp32"
     op_precision: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[int, ...] | str = ()
@@ -173,6 +178,12 @@ class Options:
         for name, allowed in ALLOWED.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
+        if self.provider and kind != "gpu":
+            raise ValueError(f"provider {self.provider!r} is for the device 'gpu', not for {self.device!r}")
+        if self.provider and self.engine not in ("auto", "onnxruntime"):
+            raise ValueError(
+                f"provider {self.provider!r} is ONNX Runtime's, and engine={self.engine!r} is not; leave out one"
+            )
         for name in ("threads", "inter_op"):
             value = getattr(self, name)
             if not isinstance(value, int) or not 0 <= value <= MAX_THREADS:

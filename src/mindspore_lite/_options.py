@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from litehouse import Job, Options
-from mindspore_lite.context import Context
+from mindspore_lite.context import PRECISION_MODES, Context
 
 Sections = dict[str, dict[str, str]]
 
@@ -20,6 +20,7 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "tune": str,
     "updatable_mode": str,
     "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
+    "provider": str,
 }
 RANK_KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "rank_id": ("rank", int),
@@ -29,6 +30,8 @@ RANK_KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "rank_timeout": ("timeout", float),
     "rank_transport": ("transport", str),
 }
+GPU_SECTION, MODE = "gpu_context", "precision_mode"
+STORE_SECTION, STORE = "ms_cache", "serialize_path"
 TABLE_SECTION, TABLE = "ascend_context", "rank_table_file"
 OTHER_KEYS = ("variable_weights_file", "shareable_weight_pid_list", "shareable_weight_mem_handle")  # taken out before
 
@@ -82,6 +85,8 @@ def make_options(context: Context, sections: Sections, config_path: str = "") ->
         "precision": "fp16" if precision_mode in _LOWER_PRECISIONS else "fp32",
         "affinity": tuple(cpu.thread_affinity_core_list) or _AFFINITIES[cpu.thread_affinity_mode],
     }
+    if device.startswith("gpu"):
+        fields |= _gpu_fields(context, sections)
     fields["op_precision"] = _plan(sections.get(PLAN, {}))
     fields["job"] = _job(context, sections, config_path)
     for key, text in sections.get(SECTION, {}).items():
@@ -97,6 +102,18 @@ def make_options(context: Context, sections: Sections, config_path: str = "") ->
             "lower the one or raise the other"
         )
     return Options(**fields)
+
+
+def _gpu_fields(context: Context, sections: Sections) -> dict[str, Any]:
+    """Give what only a GPU has: a provider, and the original's sections for TensorRT, which win over the context."""
+    fields: dict[str, Any] = {"provider": context.gpu.provider}
+    mode = sections.get(GPU_SECTION, {}).get(MODE)
+    if mode is not None:
+        if mode not in PRECISION_MODES:
+            raise ValueError(f"[{GPU_SECTION}] {MODE} must be {' or '.join(PRECISION_MODES)}, not {mode!r}")
+        fields["precision"] = "fp16" if mode in _LOWER_PRECISIONS else "fp32"
+    folder = sections.get(STORE_SECTION, {}).get(STORE)
+    return fields | ({"cache": Path(folder)} if folder else {})
 
 
 def _job(context: Context, sections: Sections, config_path: str) -> Job:

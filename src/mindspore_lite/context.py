@@ -9,6 +9,7 @@ from mindspore_lite._checks import check_choice, check_count, check_instance, ch
 
 TARGETS = ("cpu", "gpu", "ascend")
 PRECISION_MODES = ("enforce_fp32", "preferred_fp16")
+GPU_PROVIDERS = ("tensorrt", "cuda")
 ASCEND_PRECISION_MODES = ("enforce_fp32", "preferred_fp32", "enforce_fp16", "enforce_origin", "preferred_optimal")
 
 logger = logging.getLogger("mindspore_lite")
@@ -94,6 +95,7 @@ class _GPU:
     def __init__(self, ascend: "_Ascend | None" = None) -> None:
         self._precision_mode = "enforce_fp32"
         self._device_id = 0
+        self._provider = ""
         self._ascend = ascend
 
     def __str__(self) -> str:
@@ -124,6 +126,17 @@ class _GPU:
     def device_id(self, value: int) -> None:
         check_count("gpu_device_id", value)
         self._device_id = int(value)
+
+    @property
+    def provider(self) -> str:
+        """The software that drives the GPU: `"tensorrt"` or `"cuda"`; `""` leaves it to the engine."""
+        return self._provider
+
+    @provider.setter
+    def provider(self, value: str) -> None:
+        if value != "":
+            check_choice("gpu_provider", value, GPU_PROVIDERS)
+        self._provider = value
 
     @property
     def rank_id(self) -> int:
@@ -276,7 +289,7 @@ class Context:
 
     Attributes:
         cpu: Threads, affinity and precision on the CPU.
-        gpu: Index and precision of the GPU, and which rank of how many this process is.
+        gpu: Index, precision and provider of the GPU, and which rank of how many this process is.
         ascend: Index, precision, provider and rank of the NPU.
         parallel: Workers of a runner.
 

@@ -75,6 +75,7 @@ class FakeEngine(OnnxRuntimeEngine):
         self.compiled.append("fp32 plain" if is_plain and precision == "fp32" else precision)
         program = OnnxRuntimeEngine().compile(model, options, shapes)
         if precision != "fp32":
+            program.precision = precision
             return _Program(program, self.seconds / 2, 1.01, is_rewritten=False)
         if is_plain:
             return _Program(program, self.plain_seconds, 1.0, is_rewritten=False)
@@ -255,7 +256,7 @@ def test_an_engine_that_is_not_safe_is_never_loaded(
     with pytest.raises(litehouse.EngineError, match="openvino: it dies of an illegal instruction"):
         _load(engine="openvino")
     monkeypatch.setattr(safety, "refusal", lambda engine, wanted, cache=True: "it dies")
-    with pytest.raises(litehouse.EngineError, match="onnxruntime: it dies; openvino: it dies"):
+    with pytest.raises(litehouse.EngineError, match=r"onnxruntime: it dies\. openvino: it dies"):
         _load()
 
 

@@ -16,6 +16,16 @@ from litehouse.cores.affinity import cores_for, pinned
 from litehouse.cores.budget import thread_budget
 from litehouse.engines.base import Names, Runner, Stoppable
 from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, Buffers, small_buffers, stopping
+from litehouse.engines.onnxruntime_providers import (
+    TENSORRT,
+    check_in_use,
+    load_libraries,
+    make_providers,
+    precision_of,
+    refusal,
+    tensorrt_release,
+    wanted,
+)
 from litehouse.errors import EngineError
 from litehouse.options import Options
 
@@ -25,8 +35,6 @@ if TYPE_CHECKING:
     from litehouse.engines.shell import Shell
     from litehouse.model import Model
 
-PROVIDERS = {"cpu": "CPUExecutionProvider", "gpu": "CUDAExecutionProvider", "ascend": "CANNExecutionProvider"}
-WHEELS = {"gpu": "onnxruntime-gpu", "ascend": "onnxruntime-cann"}
 FATAL_ONLY = 4  # what is an error comes as an exception
 # How long an idle thread waits with its core kept busy. By default that is tens of milliseconds, in which it takes the
 # core from whatever else runs; a thousandth of a second bridges the gaps between ops, and between calls in a loop.
@@ -62,20 +70,22 @@ class OnnxRuntimeEngine:
             import onnxruntime
         except ImportError as error:
             return f"onnxruntime does not import ({error}); reinstall litehouse"
-        kind = options.device_kind
-        if PROVIDERS[kind] not in onnxruntime.get_available_providers():
-            return f"the installed onnxruntime cannot use {kind!r}; install {WHEELS[kind]} in its place"
-        return None
+        return refusal(onnxruntime, options)
+
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """None: the engine decides by itself."""
+        return ()
 
     def compile(
         self,
         model: Model,
         options: Options,
         shapes: Sequence[Sequence[int]] | None = None,
-        precision: str = "fp32",  # noqa: ARG002  (it has no other)
+        precision: str = "fp32",  # noqa: ARG002  (a provider has one alone for these options)
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",  # noqa: ARG002  (it has no other)
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         source, names = source_of(model, options, shapes, is_plain=is_plain, parts=parts), Names.of(model)
@@ -112,13 +122,14 @@ def source_of(
     disabled = ["ConstantFolding"] if _has_known_condition(model) else []
     if any(math.prod(model.weight_shapes[name][1]) == 1 for name in model.live):
         disabled += TAKE_CONSTANTS
-    return Source(make_shell(model, faster, shapes, options.op_precision, parts), disabled)
+    shell = make_shell(model, faster, shapes, options.op_precision, parts)
+    return Source(shell, disabled, is_secret=model.is_secret)
 
 
 class Source:
     """A model as ONNX Runtime reads it: the graph in bytes, the weights by memory."""
 
-    def __init__(self, shell: Shell, disabled: Sequence[str]) -> None:
+    def __init__(self, shell: Shell, disabled: Sequence[str], *, is_secret: bool = False) -> None:
         """Name the weights as external data, to hand them over as memory under the same names: no copy is made."""
         for name, array in shell.weights.items():
             _declare_external(shell.proto, name, array)
@@ -128,9 +139,28 @@ class Source:
         # The kernel of a joined sum and normalisation takes five times as long as those of both (seen in 1.31.1).
         slow = ["SkipLayerNormFusion"] if shell.is_rewritten else []
         self._disabled = [*slow, *disabled]
+        self._is_secret = is_secret
 
     def open(self, options: Options, names: Names, path: str = "", entries: Mapping[str, str] = NO_ENTRIES) -> Any:
         """A session; with a path, the optimised graph is written there."""
+        if wanted(options) != TENSORRT or self._is_secret or path:
+            return self._open(options, names, path, entries)
+        import onnxruntime
+
+        from litehouse.engines.tensorrt_kept import digest, open_kept
+
+        precision, release = precision_of(onnxruntime, options), tensorrt_release(onnxruntime)
+        return open_kept(
+            lambda folder: self._open(options, names, path, entries, folder),
+            lambda: digest(self._graph, self._weights, precision),
+            release,
+            options,
+            names,
+        )
+
+    def _open(
+        self, options: Options, names: Names, path: str, entries: Mapping[str, str], engines: Path | None = None
+    ) -> Any:
         import onnxruntime
 
         settings = make_settings(onnxruntime, options)
@@ -141,24 +171,20 @@ class Source:
             settings.optimized_model_filepath = path
         for key, value in entries.items():
             settings.add_session_config_entry(key, value)
-        return open_session(self._graph, settings, options, names, self._disabled)
+        return open_session(self._graph, settings, options, names, self._disabled, engines)
 
 
 class OnnxRuntimeProgram:
     """A model in an ONNX Runtime session."""
 
-    precision = "fp32"
-
     def __init__(
         self, session: Any, names: Names, options: Options, source: Source | None = None, memory: object = None
     ) -> None:
         """Wrap a session, which may refer to that memory."""
-        # A provider whose libraries are missing is left out without an error: the CPU would do its work unnoticed.
-        if PROVIDERS[options.device_kind] not in session.get_providers():
-            raise EngineError(
-                f"{names.path}: ONNX Runtime cannot use {options.device!r} on this machine; "
-                "check that the device is there and that its driver and libraries are installed"
-            )
+        import onnxruntime
+
+        check_in_use(session, options, names.path)
+        self.precision = precision_of(onnxruntime, options)
         self.session = session
         self._names = names
         self._options = options
@@ -221,15 +247,23 @@ class OnnxRuntimeRunner:
 
 
 def open_session(
-    graph: str | bytes, settings: Any, options: Options, names: Names, disabled: Sequence[str] = ()
+    graph: str | bytes,
+    settings: Any,
+    options: Options,
+    names: Names,
+    disabled: Sequence[str] = (),
+    engines: Path | None = None,
 ) -> Any:
-    """A session whose threads are bound to the cores that the options ask for."""
+    """A session whose threads are bound to the cores that the options ask for; `engines` is for TensorRT."""
     import onnxruntime
 
+    load_libraries(wanted(options))
+    providers = make_providers(onnxruntime, options, engines)
     with pinned(cores_for(options.affinity)):
         try:
+            # With its fallback it would print the error of a provider, and use the CPU.
             return onnxruntime.InferenceSession(
-                graph, settings, providers=[_provider(options)], disabled_optimizers=list(disabled) or None
+                graph, settings, providers=providers, disabled_optimizers=list(disabled) or None, enable_fallback=0
             )
         except Exception as error:
             raise EngineError(f"{names.path}: ONNX Runtime cannot build the model: {error}") from error
@@ -277,13 +311,6 @@ def _register_workspace() -> None:
     kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
     info = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
     onnxruntime.create_and_register_allocator(info, None)
-
-
-def _provider(options: Options) -> Any:
-    provider = PROVIDERS[options.device_kind]
-    if options.device_kind == "cpu":
-        return provider
-    return (provider, {"device_id": options.device.partition(":")[2] or "0"})
 
 
 def by_memory(onnxruntime: Any, array: np.ndarray) -> Any:

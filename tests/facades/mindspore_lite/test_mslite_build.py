@@ -221,6 +221,22 @@ def test_target_that_the_machine_lacks(target, monkeypatch):
     assert isinstance(caught.value.__cause__, litehouse.EngineError)
 
 
+def test_tensorrt_that_the_machine_lacks(monkeypatch):
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    context = mslite.Context()
+    context.target = ["gpu"]
+    context.gpu.device_id = context.gpu.rank_id
+    context.gpu.provider = "tensorrt"
+    with pytest.raises(RuntimeError) as caught:
+        build(RELU.path, ModelType.MINDIR, context)
+    assert str(caught.value) == (
+        f"{PREFIX}no engine can run on 'gpu:0'. onnxruntime: the installed onnxruntime is the one for the CPU; "
+        "install onnxruntime-gpu in its place, and TensorRT beside it"
+    )
+
+
 def test_ascend_is_refused_by_the_core():
     context = mslite.Context()
     context.target = ["ascend"]

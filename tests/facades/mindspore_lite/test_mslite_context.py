@@ -35,6 +35,7 @@ DEFAULTS = [
     ("gpu", "rank_id", 0),
     ("gpu", "group_size", 1),
     ("gpu", "precision_mode", "enforce_fp32"),
+    ("gpu", "provider", ""),  # a plain attribute there
     ("ascend", "device_id", 0),
     ("ascend", "precision_mode", ""),
     ("ascend", "rank_id", 0),  # master
@@ -76,6 +77,9 @@ ACCEPTED = [
     ("gpu", "device_id", 3, 3),
     ("gpu", "device_id", True, 1),
     ("gpu", "precision_mode", "preferred_fp16", "preferred_fp16"),
+    ("gpu", "provider", "tensorrt", "tensorrt"),
+    ("gpu", "provider", "cuda", "cuda"),
+    ("gpu", "provider", "", ""),
     ("ascend", "device_id", 3, 3),
     ("ascend", "precision_mode", "enforce_fp32", "enforce_fp32"),
     ("ascend", "precision_mode", "preferred_fp32", "preferred_fp32"),
@@ -84,6 +88,7 @@ ACCEPTED = [
     ("ascend", "precision_mode", "preferred_optimal", "preferred_optimal"),
     ("ascend", "rank_id", 2, 2),  # master
     ("ascend", "provider", "ge", "ge"),  # master
+    ("ascend", "provider", "", ""),  # master
     ("parallel", "workers_num", 3, 3),
     ("parallel", "workers_num", True, 1),
     ("parallel", "config_info", {}, ""),
@@ -167,6 +172,8 @@ REFUSED = [
         "gpu_precision_mode must be in [enforce_fp32, preferred_fp16], but got x.",
     ),
     ("gpu", "precision_mode", 1, TypeError, f"gpu_precision_mode must be str, but got {INT}."),
+    ("gpu", "provider", "ge", ValueError, "gpu_provider must be in [tensorrt, cuda], but got ge."),
+    ("gpu", "provider", None, TypeError, f"gpu_provider must be str, but got {NONE}."),
     ("gpu", "rank_id", 1, AttributeError, "can't set attribute"),
     ("gpu", "group_size", 1, AttributeError, "can't set attribute"),
     ("ascend", "device_id", -1, ValueError, "ascend_device_id must be a non-negative int."),
@@ -210,6 +217,12 @@ def test_refused_and_left_as_it_was(context, owner, name, value, error, text):
 def test_takes_no_argument():
     with pytest.raises(TypeError):
         mslite.Context(1)
+
+
+def test_a_provider_can_be_taken_back(context):
+    context.gpu.provider = "tensorrt"
+    context.gpu.provider = ""
+    assert context.gpu.provider == ""
 
 
 def test_failed_target_keeps_the_former_one(context):

@@ -50,6 +50,12 @@ def options(sections=None, **settings):
         ({"target": ["gpu"], "gpu__precision_mode": "preferred_fp16"}, "precision", "fp16"),
         ({"target": ["ascend"], "ascend__precision_mode": "enforce_fp16"}, "precision", "fp16"),
         ({"target": ["ascend"], "ascend__precision_mode": "preferred_fp32"}, "precision", "fp32"),
+        ({"target": ["gpu"]}, "provider", ""),
+        ({"target": ["gpu"], "gpu__provider": "tensorrt"}, "provider", "tensorrt"),
+        ({"target": ["gpu"], "gpu__provider": "cuda"}, "provider", "cuda"),
+        ({"gpu__provider": "tensorrt"}, "provider", ""),  # it is for another target
+        ({"target": ["ascend"], "ascend__provider": "ge"}, "provider", ""),
+        ({"target": ["ascend"], "gpu__provider": "tensorrt"}, "provider", ""),
     ],
 )
 def test_context(settings, field, value):
@@ -76,6 +82,44 @@ def test_other_sections_are_read_over():
     sections = {"common_context": {"threads": "7"}, "ascend_context": {"op": "data_type:float16"}}
     assert options(sections).threads == 0
     assert options(sections).op_precision == {}
+
+
+GPU = {"target": ["gpu"]}
+HALF = {"gpu_context": {"precision_mode": "preferred_fp16"}}
+
+
+@pytest.mark.parametrize(
+    ("sections", "settings", "field", "value"),
+    [
+        (HALF, GPU, "precision", "fp16"),
+        (
+            {"gpu_context": {"precision_mode": "enforce_fp32"}},
+            GPU | {"gpu__precision_mode": "preferred_fp16"},
+            "precision",
+            "fp32",
+        ),
+        (HALF, {}, "precision", "fp32"),  # it is for another target
+        (HALF | {"litehouse": {"precision": "fp32"}}, GPU, "precision", "fp32"),
+        ({"gpu_context": {"input_shape": "x:[1,2]", "dynamic_dims": "[1~4]"}}, GPU, "precision", "fp32"),  # read over
+        ({"ms_cache": {"serialize_path": "engines"}}, GPU, "cache", Path("engines")),
+        ({"ms_cache": {"serialize_path": ""}}, GPU, "cache", True),
+        ({"ms_cache": {"serialize_path": "engines"}}, {}, "cache", True),
+        ({"ms_cache": {"serialize_path": "engines"}, "litehouse": {"cache": "off"}}, GPU, "cache", False),
+        ({"ms_cache": {"engine_path": "engines"}}, GPU, "cache", True),
+        ({"litehouse": {"provider": "cuda"}}, GPU | {"gpu__provider": "tensorrt"}, "provider", "cuda"),
+    ],
+)
+def test_sections_for_a_gpu(sections, settings, field, value):
+    assert getattr(options(sections, **settings), field) == value
+
+
+def test_bad_sections_for_a_gpu():
+    with pytest.raises(
+        ValueError, match=r"^\[gpu_context\] precision_mode must be enforce_fp32 or preferred_fp16, not"
+    ):
+        options({"gpu_context": {"precision_mode": "x"}}, **GPU)
+    with pytest.raises(ValueError, match="provider must be one of"):
+        options({"litehouse": {"provider": "ge"}}, **GPU)
 
 
 def test_execution_plan():

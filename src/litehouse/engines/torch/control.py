@@ -28,13 +28,13 @@ def run_loop(frame: Frame, step: Step) -> list[Any]:
     goes_on = True
     if len(step.inputs) > 1 and step.inputs[1] != NONE:
         goes_on = bool(frame.on_host(step.inputs[1], step))
-    carried = len(step.inputs) - 2
+    carried = max(len(step.inputs) - 2, 0)
     stacks: list[list[Tensor]] = [[] for _ in body.outputs[1 + carried :]]
     for source, target in zip(step.inputs[2:], body.inputs[2:], strict=True):
         frame.move(source, target)
     trip = 0
     while trip < trips and goes_on:
-        frame.put(body.inputs[0], torch.tensor(trip), is_known=True)
+        frame.put(body.inputs[0], torch.tensor(trip).reshape([1] * step.attributes["rank"]), is_known=True)
         frame.put(body.inputs[1], torch.tensor(True), is_known=True)
         frame.run(body.steps)
         goes_on = bool(frame.on_host(body.outputs[0], step))
@@ -43,13 +43,10 @@ def run_loop(frame: Frame, step: Step) -> list[Any]:
         _give(frame, body.outputs[1 : 1 + carried], body.inputs[2:])
         trip += 1
     _give(frame, body.inputs[2:], step.outputs[:carried])
-    empties = [
-        torch.empty((0, *shape), dtype=dtype, device=frame.place)
-        for dtype, shape in step.attributes["empty"][1 + carried :]
-    ]
-    for place, (stack, slot) in enumerate(zip(stacks, step.outputs[carried:], strict=False)):
+    empties = step.attributes["empty"][1 + carried :]
+    for stack, empty, slot in zip(stacks, empties, step.outputs[carried:], strict=False):
         if slot != NONE:
-            frame.put(slot, torch.stack(stack) if stack else empties[place])
+            frame.put(slot, torch.stack(stack) if stack else _empty(frame, empty, 0))
     return []
 
 
@@ -65,6 +62,9 @@ def run_scan(frame: Frame, step: Step) -> list[Any]:
     stacks: list[list[Tensor]] = [[] for _ in range(given)]
     for source, target in zip(states, body.inputs, strict=False):
         frame.move(source, target)
+    counts = {len(each) for each in parts}
+    if len(counts) != 1:
+        raise ValueError(f"inputs of {sorted(counts)} parts are scanned together")
     for place in range(len(parts[0])):
         for slot, part in zip(body.inputs[len(states) :], parts, strict=True):
             frame.put(slot, part[place])
@@ -75,11 +75,37 @@ def run_scan(frame: Frame, step: Step) -> list[Any]:
     _give(frame, body.inputs[: len(states)], step.outputs[: len(states)])
     out_axes = step.attributes.get("scan_output_axes") or [0] * given
     out_ways = step.attributes.get("scan_output_directions") or [0] * given
-    rows = zip(stacks, step.outputs[len(states) :], out_axes, out_ways, strict=False)
-    for stack, slot, axis, way in rows:
+    empties = step.attributes["empty"][len(states) :]
+    rows = zip(stacks, empties, step.outputs[len(states) :], out_axes, out_ways, strict=False)
+    for stack, empty, slot, axis, way in rows:
         if slot != NONE:
-            frame.put(slot, torch.stack(stack[::-1] if way else stack, axis))
+            parts = stack[::-1] if way else stack
+            frame.put(slot, torch.stack(parts, axis) if parts else _empty(frame, empty, axis))
     return []
+
+
+def run_map(frame: Frame, step: Step) -> list[Any]:
+    """`SequenceMap`: a block for each element of a sequence."""
+    body, values = step.blocks["body"], [frame.on_device(slot) for slot in step.inputs]
+    made: list[list[Tensor]] = [[] for _ in body.outputs]
+    for place in range(len(values[0])):
+        for slot, value in zip(body.inputs, values, strict=True):
+            frame.put(slot, value[place] if isinstance(value, list) else value)
+        frame.run(body.steps)
+        for sequence, slot in zip(made, body.outputs, strict=True):
+            sequence.append(frame.on_device(slot))
+    for sequence, slot in zip(made, step.outputs, strict=False):
+        if slot != NONE:
+            frame.put(slot, sequence)
+    return []
+
+
+def _empty(frame: Frame, kind: tuple[torch.dtype, tuple[int, ...]], axis: int) -> Tensor:
+    """What comes of no trips: the parts' shape, as far as it is known, with an axis of size 0."""
+    dtype, sizes = kind
+    shape = list(sizes)
+    shape.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
+    return torch.empty(shape, dtype=dtype, device=frame.place)
 
 
 def _along(array: Tensor, axis: int, way: int) -> list[Tensor]:
@@ -99,5 +125,10 @@ def _give(frame: Frame, sources: tuple[int, ...], targets: tuple[int, ...]) -> N
             frame.fed[target] = fed
 
 
-CONTROL: dict[str, Callable[[Frame, Step], list[Any]]] = {"If": run_if, "Loop": run_loop, "Scan": run_scan}
+CONTROL: dict[str, Callable[[Frame, Step], list[Any]]] = {
+    "If": run_if,
+    "Loop": run_loop,
+    "Scan": run_scan,
+    "SequenceMap": run_map,
+}
 __all__ = ["CONTROL", "Block"]

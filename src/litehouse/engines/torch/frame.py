@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,16 +66,21 @@ class Step:
         """Compute the outputs, into the frame."""
         waits = len(frame.waits)
         try:
-            results = self.control(frame, self) if self.control is not None else self._results(frame)
+            if self.control is not None:
+                results: Sequence[Any] = self.control(frame, self)
+            elif self.is_on_host or self.gives_known:
+                results = frame.noted(lambda: self._results(frame))
+            else:
+                results = self._results(frame)
         except EngineError as error:
             raise EngineError(str(error) if self.blocks else f"{self}: {error}") from error
         except Exception as error:
             raise EngineError(f"{self}: {type(error).__name__}: {error}") from error
         if self.control is None:
-            values = frame.host if self.is_on_host or self.gives_known or self.is_lacking else frame.device
+            is_known = self.is_on_host or self.gives_known or self.is_lacking
             for slot, value in zip(self.outputs, results, strict=False):
                 if slot != NONE:
-                    values[slot] = value
+                    frame.put(slot, value, is_known=is_known or not frame.is_there(value))
         if len(frame.waits) > waits:
             frame.waits.add(self)  # too, where a step inside did
         for slot in self.frees:
@@ -118,7 +123,7 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
     """What the function gives; numbers without a sign are computed in a wider type, and come back as they were."""
     assert step.function is not None
     kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
-    if any(isinstance(value, np.ndarray) for value in arguments):
+    if _has_text(arguments):
         raise LackingError("text")
     if not kinds or step.op in BITS:
         return step.function(*arguments)
@@ -144,6 +149,10 @@ BITS = frozenset({"BitCast"})
 # Ops that give another type than they take; and which results of others are indices.
 NOT_BACK = frozenset({"ArgMax", "ArgMin", "Cast", "NonZero", "Shape", "Size"})
 INDICES = {"TopK": (1,), "MaxPool": (1,), "Unique": (1, 2, 3)}
+
+
+def _has_text(values: Iterable[Any]) -> bool:
+    return any(isinstance(value, np.ndarray) or (isinstance(value, list) and _has_text(value)) for value in values)
 
 
 def _is_of(value: Any, kind: torch.dtype) -> bool:
@@ -180,8 +189,8 @@ class Frame:
         fed: What the caller has given, on the CPU, until it is on the device.
         place: The device.
         waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
-        uploads: What was copied to the device, in order; None where it is not noted.
-        uploaded: The same of an earlier run with the same sizes, to be used again in that order.
+        notes: Takes all that follows from the sizes alone, in order; None where nothing is noted.
+        reads: The notes of an earlier run with the same sizes: what they tell is not computed again.
     """
 
     def __init__(self, constants: Sequence[Any], weights: Sequence[Any], place: torch.device) -> None:
@@ -189,8 +198,8 @@ class Frame:
         self.host, self.device, self.place = list(constants), list(weights), place
         self.fed: dict[int, Tensor] = {}
         self.waits: set[Step] = set()
-        self.uploads: list[Any] | None = None
-        self.uploaded: list[Any] | None = None
+        self.notes: list[Any] | None = None
+        self.reads: Iterator[Any] | None = None
 
     def copy(self) -> Frame:
         """Another frame with the same values."""
@@ -226,18 +235,26 @@ class Frame:
                 return values[slot]
         return self.fed[slot]
 
+    def is_there(self, value: Any) -> bool:
+        """Whether the device has a value: not so where it was computed from numbers on the CPU alone."""
+        return all(each.device.type == self.place.type for each in _tensors([value]))
+
     def upload(self, value: Any) -> Any:
         """A value of the CPU, on the device."""
         if isinstance(value, list):
             return [self.upload(each) for each in value]
-        if isinstance(value, np.ndarray):
-            return value  # text
-        if self.uploaded is not None:
-            return self.uploaded.pop(0)
-        moved = value.to(self.place)
-        if self.uploads is not None:
-            self.uploads.append(moved)
-        return moved
+        if not isinstance(value, torch.Tensor):
+            return value  # text, or nothing
+        return self.noted(lambda: value.to(self.place))
+
+    def noted(self, compute: Callable[[], Any]) -> Any:
+        """What follows from the sizes alone: computed, or as it was in an earlier run."""
+        if self.reads is not None:
+            return next(self.reads)
+        found = compute()
+        if self.notes is not None:
+            self.notes.append(found)
+        return found
 
     def run(self, steps: Iterable[Step]) -> None:
         """Run steps, in order."""
@@ -247,6 +264,7 @@ class Frame:
     def move(self, source: int, target: int) -> None:
         """Let another slot have a value, too."""
         self.device[target], self.host[target] = self.device[source], self.host[source]
+        self.fed.pop(target, None)
         if source in self.fed:
             self.fed[target] = self.fed[source]
 
@@ -266,4 +284,6 @@ def uses_of(step: Step) -> Iterable[int]:
 
 
 def _download(value: Any) -> Any:
-    return [_download(each) for each in value] if isinstance(value, list) else value.cpu()
+    if isinstance(value, list):
+        return [_download(each) for each in value]
+    return value.cpu() if isinstance(value, torch.Tensor) else value

@@ -21,7 +21,8 @@ from litehouse.errors import EngineError
 MAX_FOLDED = 1 << 20  # elements of a result that is larger than what it is made of
 GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
 DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-SIZES = {"Shape", "Size", "SequenceLength"}
+NOT_FOLDED = {*DRAWING, "Optional"}
+SIZES = {"OptionalHasElement", "SequenceLength", "Shape", "Size"}
 CPU = torch.device("cpu")
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
 
@@ -77,7 +78,7 @@ class _Lowering:
             self._changing.add(self._slot(value))
         block = self._block(graph)
         _set_frees(block, frozenset(block.outputs), self._kept())
-        given = {slot for slot in block.outputs if self._constants[slot] is not None}
+        given = {slot for slot in block.outputs if isinstance(self._constants[slot], torch.Tensor)}
         used = given | set(_used_on_device(block, self._constants))
         slots = {str(value.name): self._slots[value] for value in graph.inputs if value.name in live}
         return Lowered(block, self._constants, tuple(sorted(used)), slots, self._lacking)
@@ -107,6 +108,8 @@ class _Lowering:
 
     def _step(self, node: ir.Node) -> Step | None:
         """The step of a node; None where it was computed at once."""
+        if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):  # its count and its condition are known
+            self._on_host.update(self._slot(value) for value in node.attributes["body"].as_graph().inputs[:2])
         attributes = {name: self._attribute(node, value) for name, value in node.attributes.items()}
         version = node.version or self._versions.get(node.domain or "", 1)
         inputs = tuple(NONE if value is None else self._slot(value) for value in node.inputs)
@@ -133,7 +136,7 @@ class _Lowering:
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
         )
-        if node.op_type not in DRAWING and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
+        if node.op_type not in NOT_FOLDED and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
             if self._can_fold(step):
                 return self._folded(step)
             step.is_on_host = True
@@ -164,7 +167,7 @@ class _Lowering:
         frame = Frame(self._constants, [None] * len(self._constants), CPU)
         step.is_on_host = True
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 step.run(frame)
         except EngineError:
             return step
@@ -193,11 +196,15 @@ class _Lowering:
     ) -> Step:
         if node.domain not in ("", "ai.onnx") or node.op_type not in CONTROL:
             raise EngineError(f"{self._where(node)} has graphs inside, which the torch engine does not run")
+        if node.op_type == "Scan" and (node.version or self._versions[""]) < 9:
+            raise EngineError(f"{self._where(node)} is of opset 8, which the torch engine does not run")
         own = {slot for block in blocks.values() for slot in _made(block)}
         for block in blocks.values():
             _set_frees(block, frozenset(block.outputs), self._kept(), own)
         if "body" in blocks:
-            attributes["empty"] = [_kind(value) for value in node.attributes["body"].as_graph().outputs]
+            body = node.attributes["body"].as_graph()
+            attributes["empty"] = [_kind(value) for value in body.outputs]
+            attributes["rank"] = len(body.inputs[0].shape or ()) if body.inputs else 0
         return Step(
             op=node.op_type,
             name=node.name or "",
@@ -263,7 +270,7 @@ def _used_on_device(block: Block, constants: list[Any]) -> Iterable[int]:
     """The slots of constants that steps take on the device."""
     for step in block.steps:
         for place, slot in enumerate(step.inputs):
-            is_there = slot != NONE and constants[slot] is not None and not isinstance(constants[slot], np.ndarray)
+            is_there = slot != NONE and isinstance(constants[slot], torch.Tensor)
             if is_there and not step.is_on_host and not step.known[place] and not step.is_lacking:
                 yield slot
         for inner in step.blocks.values():

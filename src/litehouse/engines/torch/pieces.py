@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
 
+from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor
 
@@ -16,6 +18,9 @@ MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time 
 MAX_SEEN = 64  # sizes that are remembered as having been run once
 MIN_STEPS = 2  # of a piece that is worth capturing
 Key = tuple[Any, ...]
+Where = tuple[Any, Any]
+"""The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
+NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.Lock()  # one at a time in the process
 
 
@@ -59,7 +64,7 @@ class Capture:
         host: Outputs that are known beforehand, by slot: they follow from the sizes.
     """
 
-    def __init__(self, piece: Piece, frame: Frame) -> None:
+    def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
         """Capture a piece for what the frame holds.
 
         Raises:
@@ -70,30 +75,57 @@ class Capture:
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
         self._frame.device[:] = [self.inputs.get(slot, value) for slot, value in enumerate(frame.device)]
+        self._notes: list[Any] = []
         self.fill(frame)
         with _capturing:
-            warm = self._again(uploads=[])
+            warm = self._again(notes=self._notes)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
-            self._uploads = warm.uploads or []  # what is captured reads them
+            run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
+            done = run()  # once as it is: kernels are chosen, and memory is taken
             if frame.place.type == "cuda":
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"):
-                    done = self._again(self._uploads)
+                    done = run()
                 self._graph: Graph = graph
-            else:
-                done = warm
         self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
         self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
         if frame.place.type != "cuda":
-            self._graph = HostGraph(lambda: self._again(self._uploads), self.device)
+            self._graph = HostGraph(run, self.device)
 
-    def _again(self, uploaded: list[Any] | None = None, *, uploads: list[Any] | None = None) -> Frame:
-        """Run the steps on a copy of the frame."""
+    def _again(self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None) -> Frame:
+        """Run the steps on a copy of the frame.
+
+        Args:
+            tensors: What takes the place of the frame's own values.
+            notes: Takes what follows from the sizes; None for a run that finds it in the notes.
+        """
         frame = self._frame.copy()
-        frame.uploads, frame.uploaded = uploads, None if uploaded is None else list(uploaded)
+        for slot, tensor in tensors.items():
+            frame.device[slot] = tensor
+        frame.notes, frame.reads = notes, iter(self._notes) if notes is None else None
         frame.run(self._piece.steps)
         return frame
+
+    def _compiled(self, warm: Frame, kernels: Kernels, key: Key) -> Callable[[], Frame]:
+        """What runs the steps as kernels that were made for them."""
+        gives = [slot for slot in self._piece.gives if warm.device[slot] is not None]
+        takes = {slot: value for slot, value in enumerate(self._frame.device) if isinstance(value, torch.Tensor)}
+        takes = {slot: value for slot, value in takes.items() if slot in self._piece.uses}
+
+        def traced(*tensors: Tensor) -> list[Tensor]:
+            frame = self._again(dict(zip(takes, tensors, strict=True)))
+            return [frame.device[slot] for slot in gives]
+
+        function = kernels.find((self._piece.steps[0], key), traced, list(takes.values()))
+
+        def run() -> Frame:
+            frame = warm.copy()
+            for slot, tensor in zip(gives, function(*takes.values()), strict=True):
+                frame.device[slot] = tensor
+            return frame
+
+        return run
 
     def fill(self, frame: Frame) -> None:
         """Copy what a frame has for the inputs to where they are read from."""
@@ -118,8 +150,7 @@ class Capture:
 
 def _like(frame: Frame, slot: int) -> Tensor:
     """New memory for what a slot has."""
-    source = frame.anywhere(slot)
-    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=frame.place)
+    return torch.empty_like(frame.anywhere(slot), device=frame.place)
 
 
 def pinned(like: Tensor) -> Tensor | None:
@@ -133,17 +164,23 @@ class Piece:
     Attributes:
         steps: The steps.
         reads: The slots that they take from outside, and that are no constants.
+        uses: The slots that they take, constants, too.
         gives: The slots that something behind them uses.
+        kernels: Has the kernels that are made for them; None where none are.
         stream: The stream that they are captured on; None on the CPU.
         pool: The memory that graphs use between steps.
     """
 
     def __init__(
-        self, steps: Sequence[Step], reads: Sequence[int], gives: Sequence[int], stream: Any, pool: Any
+        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], where: Where, kernels: Kernels | None
     ) -> None:
         """Join steps; nothing is captured yet."""
-        self.steps, self.reads, self.gives = list(steps), tuple(reads), tuple(gives)
-        self.stream, self.pool = stream, pool
+        self.steps, self.kernels = list(steps), kernels
+        self.stream, self.pool = where
+        own = {slot: None for step in steps for slot in step.outputs if slot != NONE}
+        self.uses = frozenset(slot for step in steps for slot in uses_of(step))
+        self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
+        self.gives = tuple(slot for slot in own if slot in needed)
         self._captures: OrderedDict[Key, Capture] = OrderedDict()
         self._seen: OrderedDict[Key, None] = OrderedDict()
         self._is_open = len(self.steps) < MIN_STEPS  # and is never captured
@@ -164,7 +201,7 @@ class Piece:
             capture.fill(frame)
         elif key is not None and (at_once or key in self._seen):
             try:
-                capture = Capture(self, frame)
+                capture = Capture(self, frame, key)
             except WaitsError as error:
                 if error.steps:
                     raise
@@ -202,7 +239,12 @@ class Piece:
 
 
 def cut(
-    steps: Sequence[Step], waiting: set[Step], kept: Sequence[int], constant: frozenset[int], stream: Any, pool: Any
+    steps: Sequence[Step],
+    waiting: set[Step],
+    kept: Sequence[int],
+    constant: frozenset[int],
+    where: Where,
+    kernels: Kernels | None = None,
 ) -> list[Piece | Step]:
     """Steps as pieces, with those that wait between them.
 
@@ -211,8 +253,8 @@ def cut(
         waiting: Those that wait.
         kept: Slots that are needed behind all of them.
         constant: Slots that are the same in every run.
-        stream: The stream that pieces are captured on.
-        pool: The memory of what is captured.
+        where: Where pieces are captured.
+        kernels: Takes the kernels that are made for the pieces; None where none are.
     """
     runs: list[list[Step]] = [[]]
     for step in steps:
@@ -222,12 +264,7 @@ def cut(
             runs[-1].append(step)
     needed, made = set(kept), list[Piece | Step]()
     for run in reversed([run for run in runs if run]):
-        uses = {slot: None for step in run for slot in uses_of(step)}
-        own = {slot: None for step in run for slot in step.outputs if slot != NONE}
-        if run[0] in waiting:
-            made.append(run[0])
-        else:
-            reads = [slot for slot in uses if slot not in own and slot not in constant]
-            made.append(Piece(run, reads, [slot for slot in own if slot in needed], stream, pool))
-        needed |= uses.keys()
+        is_waiting = run[0] in waiting
+        made.append(run[0] if is_waiting else Piece(run, constant, needed, where, kernels))
+        needed |= {slot for step in run for slot in uses_of(step)}
     return made[::-1]

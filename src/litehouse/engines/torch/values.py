@@ -12,6 +12,13 @@ import torch
 
 Tensor: TypeAlias = torch.Tensor
 
+
+class Absent:
+    """What an ONNX optional holds where it holds nothing."""
+
+
+ABSENT = Absent()
+
 _NAMES = {
     ir.DataType.FLOAT: "float32",
     ir.DataType.UINT8: "uint8",

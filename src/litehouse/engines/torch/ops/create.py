@@ -1,0 +1,25 @@
+"""Tensors from their sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from litehouse.engines.torch.registry import op
+from litehouse.engines.torch.values import Tensor
+
+
+@op("ConstantOfShape", known=["shape"])
+def constant_of_shape(shape: Tensor, *, value: Any = None) -> Tensor:
+    sizes = shape.tolist()
+    return torch.zeros(sizes) if value is None else value.reshape(-1)[0].repeat(sizes)
+
+
+@op("Range", known=["start", "limit", "delta"])
+def range_(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+    kind = start.dtype
+    first, last, step = (each.reshape(-1)[0].item() for each in (start, limit, delta))
+    count = max(math.ceil((last - first) / step), 0) if kind.is_floating_point else max(-((first - last) // step), 0)
+    return torch.arange(count).to(kind) * delta.reshape(()) + start.reshape(())
