@@ -215,7 +215,8 @@ class Builds:
 
     def _compile(self, model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Program:
         choice, options = self._choice, self.loaded.options
-        return self.loaded.built.engine.compile(model, options, shapes, choice.precision, is_plain=choice.is_plain)
+        how: dict[str, Any] = {"is_plain": choice.is_plain, "form": choice.form}
+        return self.loaded.built.engine.compile(model, options, shapes, choice.precision, **how)
 
     def _choice_elsewhere(self, parts: int = 1) -> Choice:
         """The choice, for sizes at which nothing was timed."""

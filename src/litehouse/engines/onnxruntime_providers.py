@@ -20,11 +20,18 @@ PROVIDERS = {"cpu": CPU, "gpu": CUDA, "ascend": CANN, "cuda": CUDA, "tensorrt": 
 WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", CANN: "onnxruntime-cann"}
 WORDS = {CUDA: "CUDA", TENSORRT: "TensorRT", CANN: "CANN"}
 OTHERWISE = "or use provider='cuda', or no provider with torch (litehouse[gpu])"
-STRONGLY_TYPED = (
-    11  # TensorRT from this version on takes the graph's own types, and its provider drops the flag for 16 bits
-)
+# From this version on, TensorRT takes the types of the graph, and its provider drops the flag for 16 bits.
+STRONGLY_TYPED = 11
 
 ARENA = {"arena_extend_strategy": "kSameAsRequested"}  # the other one doubles what it takes from the device each time
+CUDA_SETTINGS = {
+    # True 32 bits. A precision "tf32", once `Options` has it, sets "1" here; TensorRT's provider has no such setting.
+    "use_tf32": "0",
+    # An exhaustive search times all algorithms in the first run of each shape, and may choose another one each time.
+    "cudnn_conv_algo_search": "HEURISTIC",
+    # No "enable_cuda_graph": it takes fixed shapes, all ops on the GPU, and the same bound memory in every run, while
+    # runs here are handed arrays.
+}
 
 
 def wanted(options: Options) -> str:
@@ -105,16 +112,6 @@ def make_providers(onnxruntime: Any, options: Options, engines: Path | None = No
         for kind in ("engine", "timing"):
             settings |= {f"trt_{kind}_cache_enable": "1", f"trt_{kind}_cache_path": str(engines)}
     return [(TENSORRT, settings), cuda, CPU]
-
-
-CUDA_SETTINGS = {
-    # True 32 bits. A precision "tf32", once `Options` has it, sets "1" here; TensorRT's provider has no such setting.
-    "use_tf32": "0",
-    # An exhaustive search times all algorithms in the first run of each shape, and may choose another one each time.
-    "cudnn_conv_algo_search": "HEURISTIC",
-    # No "enable_cuda_graph": it takes fixed shapes, all ops on the GPU, and the same bound memory in every run, while
-    # runs here are handed arrays.
-}
 
 
 @functools.cache

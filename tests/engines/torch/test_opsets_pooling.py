@@ -120,7 +120,8 @@ def test_max_unpool():
 def test_max_roi_pool():
     x = numbers(2, 3, 9, 12)
     rois = np.array(
-        [[0, 0, 0, 23, 17], [1, 3, 2, 10, 9], [1, 20, 10, 40, 30], [0, 5, 5, 4, 4], [0, 7, 3, 7, 3]], np.float32
+        [[0, 0, 0, 23, 17], [1, 3, 2, 10, 9], [1, 20, 10, 40, 30], [0, 5, 5, 4, 4], [0, 7, 3, 7, 3], [1, -5, -3, 9, 5]],
+        np.float32,
     )
     agrees("MaxRoiPool", [x, rois], pooled_shape=[3, 2], spatial_scale=0.5, is_equal=True)
     agrees("MaxRoiPool", [x, rois], pooled_shape=[4, 5], is_equal=True)

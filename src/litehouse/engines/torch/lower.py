@@ -167,7 +167,7 @@ class _Lowering:
         frame = Frame(self._constants, [None] * len(self._constants), CPU)
         step.is_on_host = True
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 step.run(frame)
         except EngineError:
             return step

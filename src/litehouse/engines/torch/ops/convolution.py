@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -170,6 +170,7 @@ def deform_conv(
     if x.ndim != 4:
         raise LackingError(f"a deformable convolution with {x.ndim - 2} axes")
     rows, columns = axes_of(x.shape[2:], kernel_shape or w.shape[2:], "NOTSET", strides, pads, dilations)
+    dtype, x, offset, w = x.dtype, wide(x), wide(offset), wide(w)
     moved = offset.reshape(x.shape[0], offset_group, rows.kernel, columns.kernel, 2, rows.count, columns.count)
     places_y = moved[:, :, :, :, 0] + _starts(rows, x).reshape(rows.kernel, 1, rows.count, 1)
     places_x = moved[:, :, :, :, 1] + _starts(columns, x).reshape(1, columns.kernel, 1, columns.count)
@@ -180,7 +181,7 @@ def deform_conv(
     taken = taken.reshape(x.shape[0], group, -1, rows.count * columns.count)
     y = w.reshape(group, w.shape[0] // group, -1) @ taken
     y = y.reshape(x.shape[0], w.shape[0], rows.count, columns.count)
-    return y if b is None else y + b.reshape(-1, 1, 1)
+    return (y if b is None else y + b.reshape(-1, 1, 1)).to(dtype)
 
 
 def _starts(axis: Axis, like: Tensor) -> Tensor:

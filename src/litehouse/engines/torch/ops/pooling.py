@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -98,17 +98,13 @@ def average_pool(
     axes = axes_of(x.shape[2:], kernel_shape, auto_pad, strides, pads, dilations, is_ceil=bool(ceil_mode))
     if _is_direct(axes) and all(axis.dilation == 1 for axis in axes) and len(axes) <= len(AVERAGE):
         sizes = [[getattr(axis, name) for axis in axes] for name in ("kernel", "stride", "begin")]
-        return _of_rank(AVERAGE, axes)(x, *sizes, bool(ceil_mode), bool(count_include_pad))
-    sums = _sums(_wide(x), axes)
+        image = wide(x) if len(axes) == 3 else x  # torch has no pooling of volumes in 16 bits on the CPU
+        return _of_rank(AVERAGE, axes)(image, *sizes, bool(ceil_mode), bool(count_include_pad)).to(x.dtype)
+    sums = _sums(wide(x), axes)
     for place, axis in enumerate(axes):
         counts = _counts(axis, sums, is_pad_counted=bool(count_include_pad))
         sums = sums / counts.reshape(-1, *([1] * (len(axes) - 1 - place)))
     return sums.to(x.dtype)
-
-
-def _wide(x: Tensor) -> Tensor:
-    """Numbers of 16 bits as those of 32, to be added up."""
-    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _sums(x: Tensor, axes: Sequence[Axis]) -> Tensor:
@@ -145,8 +141,8 @@ def lp_pool(
     strides: list[int] | None = None,
 ) -> Tensor:
     axes = axes_of(x.shape[2:], kernel_shape, auto_pad, strides, pads, dilations, is_ceil=bool(ceil_mode))
-    wide = _wide(x)
-    sums = _sums(wide * wide if p == 2 else wide.abs() ** p, axes)
+    image = wide(x)
+    sums = _sums(image * image if p == 2 else image.abs() ** p, axes)
     return (sums.sqrt() if p == 2 else sums ** (1 / p)).to(x.dtype)
 
 
@@ -199,7 +195,8 @@ def max_unpool(
 def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0) -> Tensor:
     """The greatest number of each part of each region; 0 for a part with nothing in it."""
     images = x.index_select(0, rois[:, 0].long())
-    left, top, right, bottom = torch.floor(rois[:, 1:] * spatial_scale + 0.5).unbind(1)
+    places = wide(rois)[:, 1:] * spatial_scale
+    left, top, right, bottom = (torch.floor(places.abs() + 0.5) * places.sign()).unbind(1)  # halves away from zero
     rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
     columns = _bins(left, right, pooled_shape[1], x.shape[3])
     lowest = torch.full((), -math.inf, dtype=x.dtype, device=x.device)

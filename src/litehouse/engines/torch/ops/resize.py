@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from litehouse.engines.torch.ops.windows import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -179,9 +180,7 @@ def _by_axis(x: Tensor, axes: Sequence[Axis], way: Way) -> Tensor:
         return x
     if not x.is_floating_point():
         raise LackingError("whole numbers between others")
-    dtype = x.dtype
-    if dtype in (torch.float16, torch.bfloat16):
-        x = x.to(torch.float32)
+    dtype, x = x.dtype, wide(x)
     for axis in axes:
         indices, shares = _taps(_coordinates(axis, way, x), axis, way)
         taps = indices.shape[1]

@@ -1,0 +1,58 @@
+"""Ops on images: on which device they compute, and in which order they leave the elements."""
+
+import pytest
+from engines.torch.no_device import check_case
+from engines.torch.onnx_cases import cases_of
+
+torch = pytest.importorskip("torch")
+
+OPS = [
+    *("AffineGrid", "AveragePool", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "Col2Im", "Conv"),
+    *("ConvTranspose", "DFT", "DeformConv", "DepthToSpace", "GRU", "GlobalAveragePool", "GlobalMaxPool", "GridSample"),
+    *("HammingWindow", "HannWindow", "LSTM", "LpPool", "MaxPool", "MaxUnpool", "MelWeightMatrix"),
+    *("NonMaxSuppression", "RNN", "Resize", "RoiAlign", "STFT", "SpaceToDepth", "Upsample"),
+]
+
+
+@pytest.mark.parametrize("name", [name for name in cases_of(*OPS) if not name.endswith("_expanded")])
+def test_device(name):
+    check_case(name)
+
+
+def test_device_of_regions_with_any_number_of_samples():
+    from litehouse.engines.torch.ops.pooling import max_roi_pool
+    from litehouse.engines.torch.ops.sampling import roi_align
+
+    x, rois, images = (torch.empty(shape, device="meta") for shape in ((2, 3, 9, 8), (5, 4), (5,)))
+    assert roi_align(x, rois, images, output_height=2, output_width=3).shape == (5, 3, 2, 3)
+    assert max_roi_pool(x, torch.empty(5, 5, device="meta"), pooled_shape=[2, 3]).shape == (5, 3, 2, 3)
+
+
+CALLS = [
+    ("convolution", "conv", {"pads": [1, 1, 1, 1]}),
+    ("convolution", "conv", {"pads": [0, 1, 2, 1], "strides": [2, 2]}),
+    ("convolution", "conv_transpose", {"pads": [1, 1, 1, 1], "strides": [2, 2], "output_padding": [1, 1]}),
+    ("convolution", "conv_transpose", {"pads": [0, 1, 1, 2], "strides": [2, 2]}),
+    ("pooling", "max_pool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ("pooling", "max_pool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("pooling", "average_pool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+    ("pooling", "average_pool", {"kernel_shape": [3, 3], "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("resize", "resize", {"mode": "linear"}),
+    ("resize", "resize", {"mode": "nearest"}),
+]
+
+
+@pytest.mark.parametrize(("family", "name", "attributes"), CALLS, ids=str)
+def test_channels_that_come_last_stay_last(family, name, attributes):
+    import importlib
+
+    function = getattr(importlib.import_module(f"litehouse.engines.torch.ops.{family}"), name)
+    x = torch.zeros(2, 4, 8, 8).contiguous(memory_format=torch.channels_last)
+    inputs = [x]
+    if family == "convolution":
+        inputs.append(torch.zeros(4, 4, 3, 3).contiguous(memory_format=torch.channels_last))
+    if family == "resize":
+        inputs += [None, torch.tensor([1.0, 1.0, 2.0, 2.0])]
+    y = function(*inputs, **attributes)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert not y.is_contiguous()

@@ -1,0 +1,9 @@
+import pytest
+from engines.torch.onnx_cases import cases_of, run_case
+
+OPS = ("GridSample", "AffineGrid", "RoiAlign", "DepthToSpace", "SpaceToDepth", "CenterCropPad", "NonMaxSuppression")
+
+
+@pytest.mark.parametrize("name", [name for name in cases_of(*OPS) if not name.endswith("_expanded")])
+def test_case(name):
+    run_case(name)
