@@ -21,8 +21,11 @@ class Arena:
     """
 
     def __init__(self, tensors: Mapping[Any, Tensor], place: torch.device) -> None:
-        """Copy tensors of the CPU to the device; their order of elements stays as it is."""
+        """Copy tensors of the CPU to the device; their order of elements stays as it is, if they have no gaps."""
         offsets, size = {}, 0
+        tensors = {
+            key: tensor if _span(tensor) == tensor.numel() else tensor.contiguous() for key, tensor in tensors.items()
+        }
         for key, tensor in tensors.items():
             offsets[key] = size
             size += -(-_span(tensor) * tensor.element_size() // ALIGNMENT) * ALIGNMENT
