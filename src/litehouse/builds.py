@@ -56,6 +56,7 @@ class Build:
     expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
     choice: Choice
     runners: list[Runner]
+    capabilities: frozenset[str]
 
     def take(self) -> Runner:
         """A runner that nobody uses; put it back behind the run."""
@@ -177,8 +178,8 @@ class Builds:
         self._choice, self._chosen_for = built.choice, inputs
         self._runners: list[Runner] = []  # of that program, for all sizes
 
-    @staticmethod
     def _build(
+        self,
         program: Program,
         inputs: tuple[TensorInfo, ...],
         outputs: tuple[TensorInfo, ...] | None,
@@ -186,7 +187,8 @@ class Builds:
         runners: list[Runner] | None = None,
     ) -> Build:
         expected = tuple((cast(Any, info.shape) if info.is_static else None, info.dtype) for info in inputs)
-        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners)
+        capabilities = self.loaded.built.engine.capabilities
+        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners, capabilities)
 
     def _build_for(self, shapes: Shapes) -> Build:
         model = self.loaded.model
@@ -215,7 +217,8 @@ class Builds:
 
     def _compile(self, model: Model, shapes: Sequence[Sequence[int]] | None = None) -> Program:
         choice, options = self._choice, self.loaded.options
-        return self.loaded.built.engine.compile(model, options, shapes, choice.precision, is_plain=choice.is_plain)
+        how: dict[str, Any] = {"is_plain": choice.is_plain, "form": choice.form}
+        return self.loaded.built.engine.compile(model, options, shapes, choice.precision, **how)
 
     def _choice_elsewhere(self, parts: int = 1) -> Choice:
         """The choice, for sizes at which nothing was timed."""

@@ -168,6 +168,10 @@ class RankedEngine:
             self.parts[segment] = self._compiled(model, options, segment)
         return self._program(model, options, self.parts)
 
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """None: its segments have theirs."""
+        return ()
+
     def compile(
         self,
         model: Model,
@@ -177,9 +181,10 @@ class RankedEngine:
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",
     ) -> Program:
         """The model for other sizes: its segments are compiled when the first run tells theirs."""
-        del precision, is_plain
+        del precision, is_plain, form
         if parts > 1:
             raise EngineError(f"{model.path}: a part of a job does not run a batch in parts")
         return self._program(model, options, {} if shapes is not None else dict(self.parts), is_fixed=shapes is None)

@@ -90,6 +90,10 @@ class Engine(Protocol):
         """The 16-bit precisions that the engine has on some CPUs, the best first; a trial tells of this one."""
         ...
 
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
+        """The other forms in which it can build a model: a race tells which is the fastest here."""
+        ...
+
     def compile(
         self,
         model: Model,
@@ -99,6 +103,7 @@ class Engine(Protocol):
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",
     ) -> Program:
         """Compile a model.
 
@@ -109,6 +114,7 @@ class Engine(Protocol):
             precision: What to compute in.
             is_plain: Leave out the passes that make most graphs faster.
             parts: Compile it for one of so many equal parts of its batch.
+            form: One of `forms`; empty for the usual one.
 
         Raises:
             EngineError: The engine cannot run the model, or its batch cannot be split.

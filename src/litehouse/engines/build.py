@@ -115,7 +115,7 @@ def rebuild(model: Model, options: Options, choice: Choice) -> Selected:
     if parts > 1:
         program = compile_parts(engine, model, options, precision, parts, is_plain=is_plain)
     else:
-        program = engine.compile(model, options, precision=precision, is_plain=is_plain)
+        program = engine.compile(model, options, precision=precision, is_plain=is_plain, form=choice.form)
     gc.collect()  # graphs are full of cycles, and that of the update before holds its weights
     give_back_memory()
     return Selected(engine, program, choice, 0.0)

@@ -18,6 +18,7 @@ class Figure:
         lead: How many times as fast as the first candidate it is.
         rounds: Count of rounds.
         parts: In how many parts it runs the batch.
+        form: The form in which the engine has built it.
     """
 
     engine: str
@@ -27,6 +28,7 @@ class Figure:
     lead: float
     rounds: int
     parts: int = 1
+    form: str = ""
 
 
 class Choice(str):
@@ -36,6 +38,7 @@ class Choice(str):
         precision: What it computes in.
         is_plain: Whether it has the graph as the file has it, without the passes that make most graphs faster.
         parts: In how many parts it runs the batch.
+        form: The form in which the engine has built it; empty for the usual one.
         reason: Why, in a sentence.
         figures: What the race measured; empty where there was none.
         until: When another start chooses anew, in seconds since the epoch: something was in the way. None for never.
@@ -44,6 +47,7 @@ class Choice(str):
     precision: str
     is_plain: bool
     parts: int
+    form: str
     reason: str
     figures: tuple[Figure, ...]
     until: float | None
@@ -57,12 +61,13 @@ class Choice(str):
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",
         until: float | None = None,
     ) -> Self:
         """Make the choice of an engine."""
         self = super().__new__(cls, engine)
         self.precision, self.is_plain, self.parts = precision, is_plain, parts
-        self.reason, self.figures, self.until = reason, figures, until
+        self.form, self.reason, self.figures, self.until = form, reason, figures, until
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -76,6 +81,7 @@ class Choice(str):
             "precision": self.precision,
             "is_plain": self.is_plain,
             "parts": self.parts,
+            "form": self.form,
             "reason": self.reason,
             "figures": [asdict(figure) for figure in self.figures],
             "until": self.until,
@@ -85,5 +91,5 @@ class Choice(str):
     def of(cls, facts: dict[str, Any]) -> Self:
         """The choice of which `facts` gave this data."""
         figures = tuple(Figure(**figure) for figure in facts["figures"])
-        how = {name: facts[name] for name in ("is_plain", "parts", "until")}
+        how = {name: facts[name] for name in ("is_plain", "parts", "form", "until")}
         return cls(facts["engine"], facts["precision"], facts["reason"], figures, **how)

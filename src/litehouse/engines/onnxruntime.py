@@ -72,6 +72,10 @@ class OnnxRuntimeEngine:
             return f"onnxruntime does not import ({error}); reinstall litehouse"
         return refusal(onnxruntime, options)
 
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """None: the engine decides by itself."""
+        return ()
+
     def compile(
         self,
         model: Model,
@@ -81,6 +85,7 @@ class OnnxRuntimeEngine:
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",  # noqa: ARG002  (it has no other)
     ) -> OnnxRuntimeProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         source, names = source_of(model, options, shapes, is_plain=is_plain, parts=parts), Names.of(model)

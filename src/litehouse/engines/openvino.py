@@ -51,6 +51,10 @@ class OpenVinoEngine:
             return f"openvino does not import ({error}); reinstall litehouse"
         return None
 
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """None: the engine decides by itself."""
+        return ()
+
     def compile(
         self,
         model: Model,
@@ -60,6 +64,7 @@ class OpenVinoEngine:
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",  # noqa: ARG002  (it has no other)
     ) -> OpenVinoProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         import openvino

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -44,16 +45,18 @@ RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An engine, what it is to compute in, whether it gets the graph as the file has it, and the batch in parts."""
+    """An engine, what it is to compute in, whether it gets the graph as the file has it, parts of a batch, a form."""
 
     engine: Engine
     precision: str
     is_plain: bool = False
     parts: int = 1
+    form: str = ""
 
     def __str__(self) -> str:
         """Its name, with what is not usual."""
         text = self.engine.name if self.precision == "fp32" else f"{self.engine.name} in {self.precision}"
+        text += f", {self.form}" if self.form else ""
         text += " with the plain graph" if self.is_plain and self.precision == "fp32" else ""
         return text if self.parts == 1 else f"{text} on {self.parts} parts of the batch"
 
@@ -93,12 +96,15 @@ def candidates(
     if cores_for(options.affinity):
         wanted.add("affinity")
     usable = []
+    is_halved = options.precision == "fp16" and "float32" not in options.op_precision.values()
     for engine in [ENGINES[name] for name in _names(options)]:
         progress.step(f"trying {engine.name}")
         missing = wanted - engine.capabilities
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
         if reason is None:
             usable.append(engine)
+            if is_halved and options.tune == "off" and options.device_kind != "cpu":  # there it is faster without doubt
+                yield from _lower(engine, options)
             yield Candidate(engine, "fp32")
         else:
             refused.append(f"{engine.name}: {reason}")
@@ -108,7 +114,7 @@ def candidates(
                 and safety.may_change(engine.name, needs, cache=options.cache)
             ):
                 doubts.append(f"{engine.name} was not used this time, since {reason}")
-    if options.precision == "fp16" and "float32" not in options.op_precision.values():
+    if is_halved:
         for engine in usable:
             yield from _lower(engine, options)
 
@@ -132,8 +138,10 @@ def _is_tried(engine: Engine, options: Options) -> bool:
 
 
 def _lower(engine: Engine, options: Options) -> list[Candidate]:
-    """An engine in the 16-bit precisions that are safe here, with the plain graph: the passes are for 32 bits."""
-    precisions = engine.lower_precisions() if _is_tried(engine, options) else ()
+    """An engine in the 16-bit precisions that are safe here; on the CPU with the plain graph: the passes are for 32."""
+    if not _is_tried(engine, options):
+        return [Candidate(engine, name) for name in engine.lower_precisions()]
+    precisions = engine.lower_precisions()
     safe = [name for name in precisions if safety.refusal(engine.name, {name}, cache=options.cache) is None]
     return [Candidate(engine, name, is_plain=True) for name in safe]
 
@@ -154,7 +162,7 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     if known is not None:
         for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
             if (candidate.engine.name, candidate.precision) == (known, known.precision):
-                winner = replace(candidate, is_plain=known.is_plain, parts=known.parts)
+                winner = replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
                 with contextlib.suppress(EngineError):  # then the others have their chance
                     return replace(_compiled(winner, model, options, progress).selected(""), choice=known)
     found = candidates(options, needs, refused, doubts, progress)
@@ -179,7 +187,7 @@ class _Compiled:
     def selected(self, reason: str, figures: tuple[Figure, ...] = ()) -> Selected:
         chosen = self.candidate
         names = chosen.engine.name, chosen.precision
-        choice = Choice(*names, reason, figures, is_plain=chosen.is_plain, parts=chosen.parts)
+        choice = Choice(*names, reason, figures, is_plain=chosen.is_plain, parts=chosen.parts, form=chosen.form)
         return Selected(chosen.engine, self.program, choice, self.seconds)
 
 
@@ -188,7 +196,7 @@ def _compiled(candidate: Candidate, model: Model, options: Options, progress: Pr
     start = time.perf_counter()
     engine, precision, is_plain = candidate.engine, candidate.precision, candidate.is_plain
     if candidate.parts == 1:
-        program = engine.compile(model, options, precision=precision, is_plain=is_plain)
+        program = engine.compile(model, options, precision=precision, is_plain=is_plain, form=candidate.form)
     else:
         program = compile_parts(engine, model, options, precision, candidate.parts, is_plain=is_plain)
     # What it computes in may be less than was asked for, or allowed and taken.
@@ -222,7 +230,7 @@ def _challenge(
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
     built = [first, *_plain(first, model, options, progress)]
-    for candidate in others:
+    for candidate in _with_forms(first.candidate, others, model, options):
         if not _is_room(model):
             doubts.append("too little memory was left to try others")
             break
@@ -241,6 +249,15 @@ def _challenge(
     return heat.winner.selected(heat.reason + _unused(options, built), heat.figures)
 
 
+def _with_forms(first: Candidate, others: Iterator[Candidate], model: Model, options: Options) -> Iterator[Candidate]:
+    """The other candidates, and all of them in the other forms that their engines have."""
+    for place, candidate in enumerate(itertools.chain([first], others)):
+        if place:
+            yield candidate
+        forms = candidate.engine.forms(model, options, candidate.precision)
+        yield from (replace(candidate, form=form) for form in forms)
+
+
 def _unused(options: Options, built: Sequence[_Compiled]) -> str:
     """A word on lower precision that was allowed, but that no engine has here."""
     is_missed = options.precision == "fp16" and all(each.candidate.precision == "fp32" for each in built)
@@ -254,7 +271,8 @@ def _unused(options: Options, built: Sequence[_Compiled]) -> str:
 def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
-    if not compiled.program.is_rewritten or not _is_room(model):
+    is_usual = not candidate.form and candidate.precision == "fp32"
+    if not compiled.program.is_rewritten or not is_usual or not _is_room(model):
         return []
     with contextlib.suppress(EngineError):
         return [_compiled(candidate, model, options, progress)]
@@ -340,7 +358,8 @@ def _agrees(rival: _Compiled, samples: list[np.ndarray], reference: list[np.ndar
 def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) -> Figure:
     milliseconds = statistics.median(own) * 1e3
     name, precision, is_plain = candidate.engine.name, candidate.precision, candidate.is_plain
-    return Figure(name, precision, is_plain, milliseconds, lead(own, first), len(own), candidate.parts)
+    leads, rounds = lead(own, first), len(own)
+    return Figure(name, precision, is_plain, milliseconds, leads, rounds, candidate.parts, candidate.form)
 
 
 def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str], least: float) -> str:

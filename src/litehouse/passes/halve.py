@@ -74,7 +74,7 @@ class _Halving:
             return
         for value in node.outputs:
             if value.dtype == FULL:
-                value.dtype = HALF
+                value.type = ir.TensorType(HALF)  # the one that it has may be that of other values, too
                 self._halves.add(value)
 
     def _is_half(self, node: ir.Node, places: list[int]) -> bool:
@@ -112,7 +112,7 @@ class _Halving:
                     low, high = (sketch.constant(np.array(bound, np.float32)) for bound in (-LARGEST, LARGEST))
                     value = sketch.op("Clip", [value, low, high]) if not _is_bounded(value) else value
                 made = sketch.op("Cast", [value], to=int(dtype))
-                made.dtype, made.shape = dtype, value.shape
+                made.type, made.shape = ir.TensorType(dtype), value.shape
             self._casts[key] = made
         return self._casts[key]
 
@@ -122,7 +122,7 @@ class _Halving:
         cast = ir.node("Cast", [value], {"to": int(FULL)})
         self._graph.append(cast)
         result = cast.outputs[0]
-        result.dtype, result.shape = FULL, value.shape
+        result.type, result.shape = ir.TensorType(FULL), value.shape
         self._graph.outputs[place] = result
         result.name, value.name = name, f"{name}/half"
 

@@ -90,4 +90,4 @@ def _restore(node: ir.Node, place: int, output: ir.Value) -> None:
     output.replace_all_uses_with(result, replace_graph_outputs=True)
     cast.replace_input_with(0, output)
     result.name, output.name = output.name, f"{output.name}/half"
-    output.dtype = ir.DataType.FLOAT16
+    output.type = ir.TensorType(ir.DataType.FLOAT16)  # the one that it has is that of the graph's copies, too

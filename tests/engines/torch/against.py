@@ -33,7 +33,7 @@ def agrees(
         domain: The op's domain.
         known: The places of inputs that are weights of the model.
         tolerance: How far numbers may be apart, relative and absolute.
-        lacks: Whether torch lacks it, so that ONNX Runtime computes it.
+        lacks: Whether torch may lack it, so that ONNX Runtime computes it.
         attributes: Those of the op.
     """
     names = ["" if array is None else f"in_{place}" for place, array in enumerate(inputs)]
@@ -43,7 +43,7 @@ def agrees(
     weights = {name: array for place, name, array in arrays if array is not None and place in known}
     node = helper.make_node(op, names, made, domain=domain, **attributes)
     model = against_runtime.whole([node], feeds, made, weights, opset)
-    return against_runtime.agrees(model, feeds, lacking=(op,) if lacks else (), tolerance=tolerance)
+    return against_runtime.agrees(model, feeds, may_lack=[op] if lacks else [], tolerance=tolerance)
 
 
 def on_torch(model: bytes, *inputs: np.ndarray) -> list[np.ndarray]:

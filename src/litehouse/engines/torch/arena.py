@@ -21,11 +21,9 @@ class Arena:
     """
 
     def __init__(self, tensors: Mapping[Any, Tensor], place: torch.device) -> None:
-        """Copy tensors of the CPU to the device; their order of elements stays as it is, if they have no gaps."""
+        """Copy tensors of the CPU to the device; their order of elements stays as it is."""
         offsets, size = {}, 0
-        tensors = {
-            key: tensor if _span(tensor) == tensor.numel() else tensor.contiguous() for key, tensor in tensors.items()
-        }
+        tensors = {key: tensor if _is_dense(tensor) else tensor.contiguous() for key, tensor in tensors.items()}
         for key, tensor in tensors.items():
             offsets[key] = size
             size += -(-_span(tensor) * tensor.element_size() // ALIGNMENT) * ALIGNMENT
@@ -41,6 +39,11 @@ class Arena:
         if not size:
             return torch.empty(like.shape, dtype=like.dtype, device=self.memory.device)
         return flat.as_strided(like.shape, like.stride())
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Whether each element has a place of its own, and there are none between them."""
+    return bool(_span(tensor) == tensor.numel() and torch.empty_like(tensor).stride() == tensor.stride())
 
 
 def _span(tensor: Tensor) -> int:

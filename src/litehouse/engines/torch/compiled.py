@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from litehouse.engines.torch.values import Tensor
 
 Function = Callable[..., list[Tensor]]
+
+
+class Kernels:
+    """The kernels that were made for a program; all of its runners use them."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._made: dict[Hashable, Function] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: Hashable, function: Function, examples: Sequence[Tensor]) -> Function:
+        """The kernels for a key, which tells the function and the sizes; they are made where there are none."""
+        with self._lock:
+            if key not in self._made:
+                self._made[key] = compiled(function, examples)
+            return self._made[key]
 
 
 def compiled(function: Function, examples: Sequence[Tensor]) -> Function:

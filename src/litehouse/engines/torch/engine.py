@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
+COMPILED, LAST = "compiled", "channels last"
+
+
 class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset[str]()
+    capabilities = frozenset({"tensors"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
@@ -44,6 +47,15 @@ class TorchEngine:
         index, count = int(options.device.partition(":")[2] or 0), torch.cuda.device_count()
         return None if index < count else f"there is no GPU {index}: torch finds {count}, from 0 on"
 
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
+        """With kernels that are made for the network, and with channels last."""
+        if options.device_kind == "cpu" or (precision == "fp32" and options.precision == "fp16"):
+            return ()
+        last = f"{COMPILED} {LAST}" if _has_images(model) else COMPILED
+        if options.tune == "full":
+            return (COMPILED, LAST, last) if last != COMPILED else (COMPILED,)
+        return (COMPILED if precision == "fp32" else last,)
+
     def compile(
         self,
         model: Model,
@@ -53,6 +65,7 @@ class TorchEngine:
         *,
         is_plain: bool = False,
         parts: int = 1,
+        form: str = "",
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         import torch
@@ -76,7 +89,7 @@ class TorchEngine:
         except Exception as error:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
-        program = TorchProgram(lowered, Names.of(model), place, precision, is_fixed=is_fixed)
+        program = TorchProgram(lowered, Names.of(model), place, precision, is_fixed=is_fixed, form=form)
         program.is_rewritten = is_rewritten
         return program
 
@@ -87,3 +100,9 @@ class TorchEngine:
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+def _has_images(model: Model) -> bool:
+    """Whether there are convolutions over two axes or more."""
+    found = [node.inputs[1] for node in model.graph.graph if node.op_type == "Conv" and len(node.inputs) > 1]
+    return any(value is not None and value.shape is not None and len(value.shape) > 3 for value in found)

@@ -21,6 +21,7 @@ from litehouse.errors import EngineError
 MAX_FOLDED = 1 << 20  # elements of a result that is larger than what it is made of
 GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
 DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+NOT_FOLDED = {*DRAWING, "Optional"}
 SIZES = {"OptionalHasElement", "SequenceLength", "Shape", "Size"}
 CPU = torch.device("cpu")
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
@@ -135,7 +136,7 @@ class _Lowering:
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
         )
-        if node.op_type not in DRAWING and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
+        if node.op_type not in NOT_FOLDED and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
             if self._can_fold(step):
                 return self._folded(step)
             step.is_on_host = True
@@ -166,7 +167,7 @@ class _Lowering:
         frame = Frame(self._constants, [None] * len(self._constants), CPU)
         step.is_on_host = True
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 step.run(frame)
         except EngineError:
             return step

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from litehouse.engines.torch.compiled import compiled
+from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor
 
@@ -64,7 +64,7 @@ class Capture:
         host: Outputs that are known beforehand, by slot: they follow from the sizes.
     """
 
-    def __init__(self, piece: Piece, frame: Frame) -> None:
+    def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
         """Capture a piece for what the frame holds.
 
         Raises:
@@ -81,7 +81,7 @@ class Capture:
             warm = self._again(notes=self._notes)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
-            run = self._compiled(warm) if piece.is_compiled else self._again
+            run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
             done = run()  # once as it is: kernels are chosen, and memory is taken
             if frame.place.type == "cuda":
                 graph = torch.cuda.CUDAGraph()
@@ -107,7 +107,7 @@ class Capture:
         frame.run(self._piece.steps)
         return frame
 
-    def _compiled(self, warm: Frame) -> Callable[[], Frame]:
+    def _compiled(self, warm: Frame, kernels: Kernels, key: Key) -> Callable[[], Frame]:
         """What runs the steps as kernels that were made for them."""
         gives = [slot for slot in self._piece.gives if warm.device[slot] is not None]
         takes = {slot: value for slot, value in enumerate(self._frame.device) if isinstance(value, torch.Tensor)}
@@ -117,7 +117,7 @@ class Capture:
             frame = self._again(dict(zip(takes, tensors, strict=True)))
             return [frame.device[slot] for slot in gives]
 
-        function = compiled(traced, list(takes.values()))
+        function = kernels.find((self._piece.steps[0], key), traced, list(takes.values()))
 
         def run() -> Frame:
             frame = warm.copy()
@@ -150,8 +150,7 @@ class Capture:
 
 def _like(frame: Frame, slot: int) -> Tensor:
     """New memory for what a slot has."""
-    source = frame.anywhere(slot)
-    return torch.empty_strided(source.shape, source.stride(), dtype=source.dtype, device=frame.place)
+    return torch.empty_like(frame.anywhere(slot), device=frame.place)
 
 
 def pinned(like: Tensor) -> Tensor | None:
@@ -167,16 +166,16 @@ class Piece:
         reads: The slots that they take from outside, and that are no constants.
         uses: The slots that they take, constants, too.
         gives: The slots that something behind them uses.
-        is_compiled: Whether kernels are made for them.
+        kernels: Has the kernels that are made for them; None where none are.
         stream: The stream that they are captured on; None on the CPU.
         pool: The memory that graphs use between steps.
     """
 
     def __init__(
-        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], where: Where, *, is_compiled: bool
+        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], where: Where, kernels: Kernels | None
     ) -> None:
         """Join steps; nothing is captured yet."""
-        self.steps, self.is_compiled = list(steps), is_compiled
+        self.steps, self.kernels = list(steps), kernels
         self.stream, self.pool = where
         own = {slot: None for step in steps for slot in step.outputs if slot != NONE}
         self.uses = frozenset(slot for step in steps for slot in uses_of(step))
@@ -202,7 +201,7 @@ class Piece:
             capture.fill(frame)
         elif key is not None and (at_once or key in self._seen):
             try:
-                capture = Capture(self, frame)
+                capture = Capture(self, frame, key)
             except WaitsError as error:
                 if error.steps:
                     raise
@@ -245,8 +244,7 @@ def cut(
     kept: Sequence[int],
     constant: frozenset[int],
     where: Where,
-    *,
-    is_compiled: bool = False,
+    kernels: Kernels | None = None,
 ) -> list[Piece | Step]:
     """Steps as pieces, with those that wait between them.
 
@@ -256,7 +254,7 @@ def cut(
         kept: Slots that are needed behind all of them.
         constant: Slots that are the same in every run.
         where: Where pieces are captured.
-        is_compiled: Whether kernels are made for the pieces.
+        kernels: Takes the kernels that are made for the pieces; None where none are.
     """
     runs: list[list[Step]] = [[]]
     for step in steps:
@@ -267,6 +265,6 @@ def cut(
     needed, made = set(kept), list[Piece | Step]()
     for run in reversed([run for run in runs if run]):
         is_waiting = run[0] in waiting
-        made.append(run[0] if is_waiting else Piece(run, constant, needed, where, is_compiled=is_compiled))
+        made.append(run[0] if is_waiting else Piece(run, constant, needed, where, kernels))
         needed |= {slot for step in run for slot in uses_of(step)}
     return made[::-1]

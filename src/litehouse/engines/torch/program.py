@@ -14,6 +14,7 @@ import torch
 
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena
+from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import Frame, Step
 from litehouse.engines.torch.lower import Lowered
 from litehouse.engines.torch.pieces import Piece, WaitsError, cut
@@ -30,7 +31,9 @@ class TorchProgram:
 
     is_rewritten = False
 
-    def __init__(self, lowered: Lowered, names: Names, place: torch.device, precision: str, *, is_fixed: bool) -> None:
+    def __init__(
+        self, lowered: Lowered, names: Names, place: torch.device, precision: str, *, is_fixed: bool, form: str = ""
+    ) -> None:
         """Copy the weights to the device.
 
         Args:
@@ -39,11 +42,14 @@ class TorchProgram:
             place: The device.
             precision: What it computes in.
             is_fixed: Whether the sizes of the inputs are known.
+            form: What `TorchEngine.forms` gives.
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.arena = Arena({slot: lowered.constants[slot] for slot in lowered.on_device}, place)
+        self.is_compiled, self.kernels = "compiled" in form, Kernels()
+        tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
+        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
@@ -106,8 +112,9 @@ class TorchRunner:
     def _cut(self) -> None:
         lowered = self._program.lowered
         block, constant = lowered.block, self._program.constant
-        where, is_compiled = (self._stream, self._pool), self._program.is_compiled
-        self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, is_compiled=is_compiled)
+        kernels = self._program.kernels if self._program.is_compiled else None
+        where = (self._stream, self._pool)
+        self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, kernels)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
@@ -135,7 +142,7 @@ class TorchRunner:
     def _at_work(self) -> Iterator[None]:
         """On the runner's stream, in the program's precision."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.inference_mode())
+            stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
                 stack.enter_context(exact(self._program.precision))
@@ -181,6 +188,18 @@ class TorchRunner:
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]
+
+
+def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Tensor]:
+    """The tensors, with the weights of convolutions in the order that lets their results have channels last, too."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    weights = {step.inputs[1] for step in lowered.block.steps if step.op == "Conv" and len(step.inputs) > 1}
+    return {
+        slot: tensor.contiguous(memory_format=formats[tensor.ndim])
+        if slot in weights and tensor.ndim in formats
+        else tensor
+        for slot, tensor in tensors.items()
+    }
 
 
 @contextlib.contextmanager

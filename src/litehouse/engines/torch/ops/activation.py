@@ -19,7 +19,7 @@ def relu(x: Tensor) -> Tensor:
 
 
 @op("LeakyRelu")
-def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
+def leaky_relu(x: Tensor, *, alpha: float = 0.009999999776482582) -> Tensor:
     return F.leaky_relu(x, alpha)
 
 
@@ -57,7 +57,7 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 
 
 @op("HardSigmoid")
-def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+def hard_sigmoid(x: Tensor, *, alpha: float = 0.20000000298023224, beta: float = 0.5) -> Tensor:
     if abs(alpha - SIXTH) < 1e-8 and beta == 0.5:
         return F.hardsigmoid(x)
     return (x * alpha + beta).clamp(0, 1)

@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
-EPSILON = 1e-5
+EPSILON = 9.999999747378752e-06  # 1e-5 as ONNX has it, in 32 bits
 
 
 @op("BatchNormalization")
@@ -157,12 +157,12 @@ def local_response_norm(x: Tensor, *, size: int, alpha: float = 1e-4, beta: floa
 
 @op("Dropout")
 def dropout_by_attribute(x: Tensor, *, ratio: float = 0.5, outputs: int = 1) -> Tensor | tuple[Tensor, ...]:  # noqa: ARG001
-    return x if outputs < 2 else (x, torch.ones_like(x))
+    return x if outputs < 2 else (x, torch.zeros_like(x))  # a mask of nothing, as ONNX Runtime has it
 
 
 @op("Dropout", since=10)
 def dropout_with_bools(x: Tensor, *, ratio: float = 0.5, outputs: int = 1) -> Tensor | tuple[Tensor, ...]:  # noqa: ARG001
-    return _kept(x, outputs)
+    return x if outputs < 2 else (x, torch.zeros_like(x, dtype=torch.bool))
 
 
 @op("Dropout", since=12, known=["ratio", "training_mode"])
@@ -176,8 +176,4 @@ def dropout(
 ) -> Tensor | tuple[Tensor, ...]:
     if training_mode is not None and bool(training_mode) and (ratio is None or float(ratio) > 0):
         raise LackingError("Dropout that trains")
-    return _kept(x, outputs)
-
-
-def _kept(x: Tensor, outputs: int) -> Tensor | tuple[Tensor, ...]:
     return x if outputs < 2 else (x, torch.ones_like(x, dtype=torch.bool))

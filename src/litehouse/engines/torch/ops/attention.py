@@ -1,0 +1,264 @@
+"""Attention, and the rotation of its inputs by their positions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
+
+from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.values import Tensor, dtype_of
+
+UNBOUNDED = -1
+AFTER_SOFTCAP, AFTER_BIAS, AFTER_SOFTMAX = 1, 2, 3  # what the fourth output is; by default, the bare product
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """What may be attended to.
+
+    Attributes:
+        allowed: True where a key may be attended to; None where all may.
+        added: What is added to the scores; None for nothing.
+        is_causal: Whether a query attends to the keys up to its own place, and nothing else is said.
+    """
+
+    allowed: Tensor | None = None
+    added: Tensor | None = None
+    is_causal: bool = False
+
+    def bias(self, dtype: torch.dtype) -> Tensor | None:
+        """All as numbers to be added to the scores."""
+        if self.allowed is None:
+            return self.added
+        zeros = self.allowed.new_zeros((), dtype=dtype) if self.added is None else self.added
+        return torch.where(self.allowed, zeros, -math.inf)
+
+
+def _heads(x: Tensor, count: int) -> Tensor:
+    """[batch, place, head and size] as [batch, head, place, size]."""
+    return x.unflatten(-1, (count, -1)).transpose(1, 2)
+
+
+@op("Attention")
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    lengths: Tensor | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    left_window_size: int = UNBOUNDED,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = UNBOUNDED,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int | None = None,
+    outputs: int = 1,
+) -> tuple[Tensor | None, ...]:
+    is_flat = q.ndim == 3
+    if is_flat:
+        q, k, v = _heads(q, q_num_heads), _heads(k, kv_num_heads), _heads(v, kv_num_heads)
+    past = 0
+    if past_key is not None and past_value is not None:
+        past = past_key.shape[2]
+        k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
+    if not q.dtype == k.dtype == v.dtype:
+        raise LackingError("Attention of several dtypes")
+    windows = (left_window_size, right_window_size)
+    masks = _masks(q, k, mask, lengths, past=past, is_causal=bool(is_causal), windows=windows)
+    weights = None
+    if outputs > 3 or softcap or softmax_precision == 11:
+        found, weights = _spelled_out(q, k, v, masks, scale, softcap, softmax_precision, qk_matmul_output_mode)
+    else:
+        found = _fused(q, k, v, masks, scale)
+    return (found.transpose(1, 2).flatten(2) if is_flat else found), k, v, weights
+
+
+def _masks(
+    q: Tensor,
+    k: Tensor,
+    mask: Tensor | None,
+    lengths: Tensor | None,
+    *,
+    past: int,
+    is_causal: bool,
+    windows: tuple[int, int],
+) -> Mask:
+    """All that bounds the attention, as one."""
+    left, right = windows
+    has_windows = left != UNBOUNDED or right != UNBOUNDED
+    if mask is None and lengths is None and not has_windows and not (is_causal and past):
+        return Mask(is_causal=is_causal)
+    rows = torch.arange(q.shape[2], device=q.device).unsqueeze(-1) + past
+    columns = torch.arange(k.shape[2], device=q.device)
+    rules: list[Tensor] = []
+    if lengths is not None:
+        lengths = lengths.reshape(-1, 1, 1, 1)
+        rules.append(columns < lengths)
+        rows = rows if past else rows + lengths - q.shape[2]
+    if is_causal:
+        rules.append(columns <= rows)
+    if left != UNBOUNDED:
+        rules.append(columns >= rows - left)
+    if right != UNBOUNDED:
+        rules.append(columns <= rows + right)
+    added = None
+    if mask is not None:
+        is_bool = mask.dtype == torch.bool
+        missing = k.shape[2] - mask.shape[-1]
+        if missing > 0:
+            mask = F.pad(mask, (0, missing), value=False if is_bool else -math.inf)
+        added = None if is_bool else mask.to(q.dtype)
+        rules += [mask] if is_bool else []
+    allowed = None
+    for rule in rules:
+        allowed = rule if allowed is None else allowed & rule
+    return Mask(allowed, added)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) -> Tensor:
+    """Attention by torch's own function, which has kernels that never hold the scores."""
+    bias = masks.allowed if masks.added is None else masks.bias(q.dtype)
+    if bias is not None and bias.ndim < 2:
+        bias = bias.reshape(1, -1)
+    return F.scaled_dot_product_attention(
+        q, k, v, bias, is_causal=masks.is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
+    )
+
+
+def _spelled_out(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Mask,
+    scale: float | None,
+    softcap: float,
+    softmax_precision: int | None,
+    mode: int,
+) -> tuple[Tensor, Tensor]:
+    """Attention step by step, for what lies between."""
+    if q.shape[1] != k.shape[1]:
+        k, v = (value.repeat_interleave(q.shape[1] // value.shape[1], 1) for value in (k, v))
+    root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = (q * root) @ (k * root).mT
+    shown = scores
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    shown = scores if mode == AFTER_SOFTCAP else shown
+    if masks.is_causal:
+        masks = Mask(torch.ones_like(scores[0, 0], dtype=torch.bool).tril())
+    bias = masks.bias(q.dtype)
+    scores = scores if bias is None else scores + bias
+    shown = scores if mode == AFTER_BIAS else shown
+    kind = None if softmax_precision is None else dtype_of(softmax_precision)
+    shares = torch.softmax(scores, -1, dtype=kind).to(q.dtype)
+    if bias is not None:
+        shares = shares.masked_fill(torch.isneginf(bias.amax(-1, keepdim=True)), 0)
+    return shares @ v, shares if mode == AFTER_SOFTMAX else shown
+
+
+@op("RotaryEmbedding")
+def rotary_embedding(
+    x: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor | None = None,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Tensor:
+    if positions is not None:
+        cos, sin = F.embedding(positions, cos), F.embedding(positions, sin)
+    if x.ndim == 4:
+        return _rotated(x, cos.unsqueeze(1), sin.unsqueeze(1), rotary_embedding_dim, interleaved)
+    heads = x.unflatten(-1, (num_heads, -1))
+    return _rotated(heads, cos.unsqueeze(2), sin.unsqueeze(2), rotary_embedding_dim, interleaved).flatten(2)
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor, width: int, interleaved: int) -> Tensor:
+    """The first `width` numbers of the last axis, all by default, as pairs that are turned; the rest stays."""
+    turned, rest = (x[..., :width], x[..., width:]) if width and width != x.shape[-1] else (x, None)
+    real, imaginary = (turned[..., 0::2], turned[..., 1::2]) if interleaved else turned.chunk(2, -1)
+    pair = cos * real - sin * imaginary, sin * real + cos * imaginary
+    found = torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
+    return found if rest is None else torch.cat([found, rest], -1)
+
+
+@op("RotaryEmbedding", domain="com.microsoft")
+def rotary_embedding_of_runtime(
+    x: Tensor,
+    positions: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Tensor:
+    if is_packed_batching or scale != 1.0:
+        raise LackingError("RotaryEmbedding of packed batches, or with a scale")
+    if positions.numel() == 1:  # where the first begins
+        places = x.shape[2] if x.ndim == 4 else x.shape[1]
+        positions = torch.arange(places, device=x.device).unsqueeze(0) + positions.reshape(1, 1)
+    if x.ndim == 3 and not num_heads:
+        num_heads = x.shape[2] // (2 * cos.shape[-1])
+    found: Tensor = rotary_embedding(
+        x,
+        cos,
+        sin,
+        positions,
+        interleaved=interleaved,
+        num_heads=num_heads,
+        rotary_embedding_dim=rotary_embedding_dim,
+    )
+    return found
+
+
+@op("MultiHeadAttention", domain="com.microsoft")
+def multi_head_attention(
+    q: Tensor,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    bias: Tensor | None = None,
+    padding: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    *,
+    mask_filter_value: float = -10000.0,
+    num_heads: int,
+    scale: float | None = None,
+    unidirectional: int = 0,
+    outputs: int = 1,
+) -> tuple[Tensor, ...]:
+    if k is None or v is None or q.ndim != 3 or outputs > 3 or (padding is not None and padding.ndim != 2):
+        raise LackingError("MultiHeadAttention of packed inputs, with lengths, or that gives its scores")
+    if bias is not None and k.ndim != 3:
+        raise LackingError("MultiHeadAttention with a bias, and with keys by heads")
+    if bias is not None:
+        sizes = [q.shape[-1], k.shape[-1], v.shape[-1]]
+        q, k, v = (value + part for value, part in zip((q, k, v), bias.split(sizes), strict=True))
+    q = _heads(q, num_heads)
+    k, v = (_heads(value, num_heads) if value.ndim == 3 else value for value in (k, v))
+    past = 0
+    if past_key is not None and past_value is not None:
+        past = past_key.shape[2]
+        k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
+    added = attention_bias
+    if padding is not None:
+        filled = torch.zeros_like(padding, dtype=q.dtype).masked_fill(padding == 0, mask_filter_value)[:, None, None]
+        added = filled if added is None else added + filled
+    masks = _masks(q, k, added, None, past=past, is_causal=bool(unidirectional), windows=(UNBOUNDED, UNBOUNDED))
+    found = _fused(q, k, v, masks, scale or None)
+    return found.transpose(1, 2).flatten(2), k, v

@@ -1,0 +1,11 @@
+"""Attention: ONNX's own cases."""
+
+import pytest
+from engines.torch.onnx_cases import cases_about, run_case
+
+OPS = ("Attention", "RotaryEmbedding")
+
+
+@pytest.mark.parametrize("name", cases_about(*OPS))
+def test_case(name: str) -> None:
+    run_case(name, may_lack="_expanded" in name)
