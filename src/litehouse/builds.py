@@ -56,6 +56,7 @@ class Build:
     expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
     choice: Choice
     runners: list[Runner]
+    capabilities: frozenset[str]
 
     def take(self) -> Runner:
         """A runner that nobody uses; put it back behind the run."""
@@ -177,8 +178,8 @@ class Builds:
         self._choice, self._chosen_for = built.choice, inputs
         self._runners: list[Runner] = []  # of that program, for all sizes
 
-    @staticmethod
     def _build(
+        self,
         program: Program,
         inputs: tuple[TensorInfo, ...],
         outputs: tuple[TensorInfo, ...] | None,
@@ -186,7 +187,8 @@ class Builds:
         runners: list[Runner] | None = None,
     ) -> Build:
         expected = tuple((cast(Any, info.shape) if info.is_static else None, info.dtype) for info in inputs)
-        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners)
+        capabilities = self.loaded.built.engine.capabilities
+        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners, capabilities)
 
     def _build_for(self, shapes: Shapes) -> Build:
         model = self.loaded.model

@@ -7,12 +7,12 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from litehouse import lora
-from litehouse.builds import CLOSED, FORKED, Builds, Loaded
+from litehouse.builds import CLOSED, FORKED, Build, Builds, Loaded
 from litehouse.cores import neighbours
 from litehouse.cores.budget import give_back_memory
 from litehouse.errors import EngineError, ShapeError, WeightError
@@ -24,7 +24,9 @@ from litehouse.signature import (
     as_list,
     checked,
     describe,
+    from_dlpack,
     in_order,
+    is_foreign,
     shapes_in_order,
 )
 
@@ -138,6 +140,9 @@ class Session:
     def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs, as arrays that own their memory.
 
+        On a GPU, tensors of torch, CuPy and others that speak DLPack are taken where they are; the outputs are then
+        tensors of torch on that GPU.
+
         Args:
             inputs: One array per input, in order or by name.
 
@@ -166,6 +171,8 @@ class Session:
                     or array.shape != shape
                     or not array.flags.c_contiguous
                 ):
+                    if any(map(is_foreign, inputs)):
+                        return self._run_foreign(build, inputs)
                     inputs = [checked(*pair) for pair in zip(inputs, build.inputs, strict=True)]
                     break
         except ShapeError as error:
@@ -502,6 +509,19 @@ class Session:
 
     def _first_state(self) -> list[np.ndarray]:
         return [self.model.weights[state.name] for state in self.model.states]
+
+    def _run_foreign(self, build: Build, inputs: Sequence[Any]) -> list[Any]:
+        """Run with tensors of other libraries, by DLPack: what is given as such, comes back as tensors of torch."""
+        if "tensors" not in build.capabilities:
+            return self.run([from_dlpack(*pair) for pair in zip(inputs, build.inputs, strict=True)])
+        from litehouse.engines.torch.tensors import adopt
+
+        tensors = [adopt(*pair) for pair in zip(inputs, build.inputs, strict=True)]
+        runner: Any = build.take()
+        try:
+            return self._run_with_more(runner.run_tensors, tensors) if self._takes_more else runner.run_tensors(tensors)
+        finally:
+            build.runners.append(runner)
 
     def _run_with_more(self, run: Callable[..., list[np.ndarray]], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run with what the network keeps between runs, and with the weights that are live."""

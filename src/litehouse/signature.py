@@ -103,6 +103,28 @@ def checked(array: Any, info: TensorInfo) -> np.ndarray:
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
+def is_foreign(array: Any) -> bool:
+    """Whether an array belongs to another library than numpy, and can be taken over by DLPack."""
+    return not isinstance(array, np.ndarray | np.generic) and hasattr(array, "__dlpack__")
+
+
+def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
+    """An array of another library as one of numpy, over the same memory.
+
+    Raises:
+        ShapeError: It is not in the memory of the CPU, or numpy does not have its dtype.
+    """
+    if not is_foreign(array):
+        return array  # type: ignore[no-any-return]
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ShapeError(
+            f"input {info.name!r} cannot be taken as a numpy array ({error}); "
+            "the session runs on the CPU: copy it there"
+        ) from error
+
+
 def accept(inputs: Any, infos: tuple[TensorInfo, ...], *, any_size: bool = False) -> list[np.ndarray]:
     """The inputs in order, as C-contiguous memory of the dtypes and shapes that a model takes.
 

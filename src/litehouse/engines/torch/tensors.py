@@ -1,0 +1,33 @@
+"""Tensors of other libraries, by DLPack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from litehouse.engines.torch.values import Tensor, as_tensor
+from litehouse.errors import ShapeError
+from litehouse.model import TensorInfo
+from litehouse.signature import checked, fits, shape_text
+
+
+def adopt(value: Any, info: TensorInfo) -> Tensor:
+    """A tensor over the memory of what a caller gives for an input.
+
+    Raises:
+        ShapeError: It is none, or of another dtype or shape.
+    """
+    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+        return as_tensor(checked(value, info))
+    tensor: Tensor = value.detach() if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype != info.dtype.name:
+        raise ShapeError(f"input {info.name!r} must be {info.dtype}, not {dtype}")
+    if not fits(tuple(tensor.shape), info):
+        raise ShapeError(
+            f"input {info.name!r} must have the shape {shape_text(info.shape)}, not {list(tensor.shape)}; "
+            "reshape the tensor, or resize the session"
+        )
+    return tensor
