@@ -200,6 +200,10 @@ def test_gather(axis: int, indices: np.ndarray, *, is_constant: bool) -> None:
     check_op("Gather", inputs, constants=constants, axis=axis)
 
 
+def test_gather_of_one_number() -> None:
+    check_op("Gather", {"x": np.arange(3.0), "i": np.array(-2)})
+
+
 @pytest.mark.parametrize("op", ["Gather", "GatherElements", "ScatterElements"])
 @pytest.mark.parametrize("index", [3, -4])
 def test_index_out_of_range(op: str, index: int) -> None:
