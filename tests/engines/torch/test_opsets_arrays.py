@@ -366,3 +366,8 @@ def test_dtype_from_elsewhere(op: str, dtype: Any) -> None:
     (found,) = run(one_op(op, {"x": x}, opset=21, **attributes), {"x": x})
     assert found.dtype == dtype
     np.testing.assert_array_equal(found.view(np.uint8), np.ascontiguousarray(expected).view(np.uint8))
+
+
+def test_gather_of_one_element():
+    inputs = {"x": np.arange(5, dtype=np.float32), "indices": np.array(-2)}
+    agrees(one_op("Gather", inputs), inputs)
