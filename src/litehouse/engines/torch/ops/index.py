@@ -18,11 +18,7 @@ def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     flat = from_zero(indices, x.shape[axis]).reshape(-1)
     found = x.index_select(axis, flat)
-<<<<<<< HEAD
     return found if indices.ndim == 1 else found.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
-=======
-    return found if indices.ndim == 1 else found.reshape([*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]])
->>>>>>> ops-images
 
 
 @op("GatherElements")
