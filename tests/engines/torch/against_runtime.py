@@ -51,7 +51,7 @@ def whole(
         [taken.get(name, onnx.ValueInfoProto(name=name)) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
-    imports = [helper.make_opsetid("", opset)]
+    imports = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
     model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=imports, ir_version=version))
     for output in model.graph.output:
         if output.name not in inputs:

@@ -47,15 +47,15 @@ def run_case(name: str, *, may_lack: bool = False) -> None:
     model = read(case.model.SerializeToString())
     program = TorchEngine().compile(model, Options(engine="torch", cache=False))
     for inputs, outputs in case.data_sets:
-        found = program.bind().run([_array(value) for value in inputs])
+        found = program.bind().run([array_of(value) for value in inputs])
         if not may_lack:
             assert not program.lacking, f"torch lacks {program.lacking}"
         assert len(found) == len(outputs)
         for actual, expected in zip(found, outputs, strict=True):
-            check(actual, _array(expected), case.rtol, case.atol)
+            check(actual, array_of(expected), case.rtol, case.atol)
 
 
-def _array(value: Any) -> np.ndarray:
+def array_of(value: Any) -> np.ndarray:
     """The numbers of a case; those of types that numpy lacks are kept as protobuf messages."""
     return onnx.numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 

@@ -4,6 +4,6 @@ from engines.torch.onnx_cases import cases_of, run_case
 OPS = ("Conv", "ConvTranspose", "DeformConv", "Col2Im", "CausalConvWithState")
 
 
-@pytest.mark.parametrize("name", [name for name in cases_of(*OPS) if not name.endswith("_expanded")])
+@pytest.mark.parametrize("name", cases_of(*OPS))
 def test_case(name):
     run_case(name)

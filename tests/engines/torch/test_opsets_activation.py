@@ -43,6 +43,7 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
 def test_attributes(op: str, attributes: dict[str, Any], opset: int) -> None:
     agrees(op, X, opset=opset, **attributes)
     agrees(op, LARGE, opset=opset, **attributes)
+    agrees(op, np.array([np.nan, 1, -1], np.float32), opset=opset, **attributes)
 
 
 @pytest.mark.parametrize("op", ["Relu", "Sigmoid", "Tanh"])

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from engines.torch.beside_runtime import agrees, numbers
+from engines.torch.beside_runtime import agrees, numbers, on_torch, one_op
+from formats.onnx_runs import direct
 
 X = numbers(2, 6, 4, 5)
 ONE, TWO, THREE, FOUR = (numbers(6, seed=seed) for seed in (1, 2, 3, 4))
@@ -17,6 +18,17 @@ def test_batch_norm(shape: tuple[int, ...], opset: int) -> None:
 def test_batch_norm_of_float64() -> None:
     values = [value.astype(np.float64) for value in (X, ONE, TWO, THREE, abs(FOUR))]
     agrees("BatchNormalization", *values, tolerance=1e-12)
+
+
+@pytest.mark.parametrize("kinds", [("float16", "float32", "float32"), ("float32", "float16", "float32")])
+def test_batch_norm_of_mixed_dtypes(kinds: tuple[str, str, str]) -> None:
+    places = (0, 1, 1, 2, 2)  # that of x, that of scale and bias, that of mean and variance
+    values = [value.astype(kinds[place]) for value, place in zip((X, ONE, TWO, THREE, abs(FOUR)), places, strict=True)]
+    (found,) = on_torch(one_op("BatchNormalization", values, opset=15), values)
+    wide = {f"x{place}": value.astype(np.float32) for place, value in enumerate(values)}
+    (expected,) = direct(one_op("BatchNormalization", list(wide.values()), opset=15), wide)
+    assert found.dtype == kinds[0]
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
 
 
 def test_batch_norm_that_trains() -> None:

@@ -96,7 +96,7 @@ def test_activations(name, numbers):
 @pytest.mark.parametrize("name", ["ThresholdedRelu", "ScaledTanh", "Affine"])
 def test_activations_without_numbers(name):
     made = inputs_of("RNN", 1)
-    agrees("RNN", made, outputs=2, may_lack=True, hidden_size=SIZE, activations=[name])
+    agrees("RNN", made, outputs=2, lacks=True, hidden_size=SIZE, activations=[name])
 
 
 def test_numbers_of_several_activations():
@@ -121,7 +121,7 @@ def test_layout(op, direction):
     node = onnx.helper.make_node(op, names, results, layout=1, **settings)
     weights = dict(zip(names, swapped, strict=True))
     source = model([node], {"x": weights.pop("x").shape}, dict.fromkeys(results), weights)
-    found = on_torch(source, [swapped[0]])
+    found = on_torch(source, swapped[0])
     for actual, wanted in zip(found, [y.transpose(2, 0, 1, 3), *(end.swapaxes(0, 1) for end in ends)], strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
 
@@ -137,6 +137,6 @@ def test_no_steps():
     node = onnx.helper.make_node("GRU", ["x", "w", "r", "b", "", "h"], ["y", "y_h"], hidden_size=SIZE)
     weights = dict(zip("wrb", made[1:4], strict=True)) | {"h": made[5]}
     source = model([node], {"x": [0, BATCH, WIDTH]}, {"y": None, "y_h": None}, weights)
-    y, h = on_torch(source, [made[0][:0]])
+    y, h = on_torch(source, made[0][:0])
     assert y.shape == (0, 1, BATCH, SIZE)
     np.testing.assert_array_equal(h, made[5])

@@ -41,9 +41,9 @@ def test_roi_align(coordinates, mode, samples):
         np.array([0, 1, 1, 0, 1][: 4 if samples == 0 else 5]),
     ]
     lacks = samples == 0 and mode == "max"
-    agrees("RoiAlign", inputs, opset=16, mode=mode, coordinate_transformation_mode=coordinates, may_lack=lacks, **sizes)
+    agrees("RoiAlign", inputs, opset=16, mode=mode, coordinate_transformation_mode=coordinates, lacks=lacks, **sizes)
     if coordinates == "output_half_pixel":
-        agrees("RoiAlign", inputs, opset=10, mode=mode, may_lack=lacks, **sizes)
+        agrees("RoiAlign", inputs, opset=10, mode=mode, lacks=lacks, **sizes)
 
 
 def test_roi_align_of_great_regions():
@@ -56,19 +56,19 @@ def test_roi_align_of_great_regions():
 @pytest.mark.parametrize("mode", ["DCR", "CRD"])
 @pytest.mark.parametrize("opset", [11, 13])
 def test_depth_to_space(opset, mode):
-    agrees("DepthToSpace", [numbers(2, 18, 3, 4)], opset=opset, blocksize=3, mode=mode, is_equal=True)
+    agrees("DepthToSpace", [numbers(2, 18, 3, 4)], opset=opset, blocksize=3, mode=mode, tolerance=0)
 
 
 def test_space_to_depth():
-    agrees("DepthToSpace", [numbers(2, 8, 3, 4)], opset=7, blocksize=2, is_equal=True)
-    agrees("SpaceToDepth", [numbers(2, 3, 6, 4)], opset=7, blocksize=2, is_equal=True)
-    agrees("SpaceToDepth", [numbers(2, 3, 6, 4)], opset=13, blocksize=2, is_equal=True)
+    agrees("DepthToSpace", [numbers(2, 8, 3, 4)], opset=7, blocksize=2, tolerance=0)
+    agrees("SpaceToDepth", [numbers(2, 3, 6, 4)], opset=7, blocksize=2, tolerance=0)
+    agrees("SpaceToDepth", [numbers(2, 3, 6, 4)], opset=13, blocksize=2, tolerance=0)
 
 
 @pytest.mark.parametrize("shape", [[5, 6, 7], [4, 9, 3], [8, 3, 10]])
 def test_center_crop_pad(shape):
-    agrees("CenterCropPad", [numbers(5, 6, 7), np.array(shape)], known=[1], opset=18, is_equal=True)
-    agrees("CenterCropPad", [numbers(5, 6, 7), np.array(shape[:2])], known=[1], opset=18, axes=[-1, 0], is_equal=True)
+    agrees("CenterCropPad", [numbers(5, 6, 7), np.array(shape)], known=[1], opset=18, tolerance=0)
+    agrees("CenterCropPad", [numbers(5, 6, 7), np.array(shape[:2])], known=[1], opset=18, axes=[-1, 0], tolerance=0)
 
 
 def boxes(count, seed):

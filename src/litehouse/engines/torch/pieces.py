@@ -62,6 +62,7 @@ class Capture:
         inputs: That memory of the inputs, by slot.
         device: That memory of the outputs, by slot.
         host: Outputs that are known beforehand, by slot: they follow from the sizes.
+        graph: What computes the outputs.
     """
 
     def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
@@ -87,11 +88,12 @@ class Capture:
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"):
                     done = run()
-                self._graph: Graph = graph
+                self.graph: Graph = graph
         self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
         self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
         if frame.place.type != "cuda":
-            self._graph = HostGraph(run, self.device)
+            self.device = {slot: tensor.clone() for slot, tensor in self.device.items()}  # not views of something else
+            self.graph = HostGraph(run, self.device)
 
     def _again(self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None) -> Frame:
         """Run the steps on a copy of the frame.
@@ -141,7 +143,7 @@ class Capture:
 
     def replay(self, frame: Frame) -> None:
         """Compute the outputs, into a frame."""
-        self._graph.replay()
+        self.graph.replay()
         for slot, tensor in self.device.items():
             frame.device[slot] = tensor
         for slot, value in self.host.items():
@@ -169,6 +171,7 @@ class Piece:
         kernels: Has the kernels that are made for them; None where none are.
         stream: The stream that they are captured on; None on the CPU.
         pool: The memory that graphs use between steps.
+        latest: What the last run has replayed; None where it went step by step.
     """
 
     def __init__(
@@ -184,6 +187,7 @@ class Piece:
         self._captures: OrderedDict[Key, Capture] = OrderedDict()
         self._seen: OrderedDict[Key, None] = OrderedDict()
         self._is_open = len(self.steps) < MIN_STEPS  # and is never captured
+        self.latest: Capture | None = None
 
     def run(self, frame: Frame, *, at_once: bool = False) -> None:
         """Run on a frame: replayed, or step by step where the sizes are new.
@@ -195,7 +199,7 @@ class Piece:
         Raises:
             WaitsError: It cannot be captured.
         """
-        key = self._key(frame)
+        key, self.latest = self._key(frame), None
         capture = self._captures.get(key) if key is not None else None
         if capture is not None:
             capture.fill(frame)
@@ -219,6 +223,7 @@ class Piece:
             return frame.run(self.steps)
         if key is not None:
             self._captures.move_to_end(key)
+        self.latest = capture
         capture.replay(frame)
 
     def _key(self, frame: Frame) -> Key | None:

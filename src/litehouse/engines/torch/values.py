@@ -47,6 +47,7 @@ _BITS = {
     for name in ("bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 }
 _NUMPY = {kind: (bits, dtype) for dtype, (bits, kind) in _BITS.items()}
+_FOREIGN = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8_e8m0fnu"})
 
 
 def dtype_of(number: int) -> torch.dtype | None:
@@ -59,7 +60,7 @@ def as_tensor(array: np.ndarray) -> Any:
     if array.dtype in _BITS:
         bits, kind = _BITS[array.dtype]
         return as_tensor(array.view(bits)).view(kind)
-    if array.dtype.kind in "OSU" or array.dtype.name in ("int4", "uint4", "int2", "uint2", "float4_e2m1fn"):
+    if array.dtype.kind in "OSU" or array.dtype.name in _FOREIGN:
         return array
     if array.dtype.kind in "iu":  # numpy has two types of 64 bits, of which torch knows one
         array = array.view(f"{array.dtype.byteorder}{array.dtype.kind}{array.dtype.itemsize}")

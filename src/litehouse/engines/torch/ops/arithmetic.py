@@ -39,7 +39,6 @@ _unary("Cosh", torch.cosh)
 _unary("Asinh", torch.asinh)
 _unary("Acosh", torch.acosh)
 _unary("Atanh", torch.atanh)
-_unary("Sign", torch.sign)
 _unary("IsNaN", torch.isnan)
 _unary("BitwiseNot", torch.bitwise_not)
 
@@ -49,6 +48,11 @@ def erf(x: Tensor) -> Tensor:
     if not x.is_floating_point():
         raise LackingError("Erf of integers")
     return torch.erf(x)
+
+
+@op("Sign")
+def sign(x: Tensor) -> Tensor:
+    return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
 
 
 @op("IsInf")

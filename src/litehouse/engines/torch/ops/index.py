@@ -18,7 +18,7 @@ def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     flat = from_zero(indices, x.shape[axis]).reshape(-1)
     found = x.index_select(axis, flat)
-    return found if indices.ndim == 1 else found.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    return found if indices.ndim == 1 else found.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
 @op("GatherElements")
@@ -36,7 +36,7 @@ def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     for axis in range(batch_dims):
         line = torch.arange(x.shape[axis], device=x.device)
         places.insert(axis, line.reshape([-1 if other == axis else 1 for other in range(rank)]))
-    return x[tuple(places)] if places else x.expand(*indices.shape[:-1], *x.shape)
+    return x[tuple(places)] if places else x.expand((*indices.shape[:-1], *x.shape))
 
 
 @op("Slice")

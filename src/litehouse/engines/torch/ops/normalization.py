@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -55,7 +56,10 @@ def batch_norm_by_mode(
 def _batch_norm(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, epsilon: float) -> Tensor:
     if x.ndim < 2:
         return _batch_norm(x.unsqueeze(-1), scale, bias, mean, var, epsilon).squeeze(-1)
-    wide = mean.dtype if torch.finfo(mean.dtype).bits > torch.finfo(x.dtype).bits else x.dtype
+    kinds = {value.dtype for value in (scale, bias, mean, var)}
+    if kinds == {x.dtype} or (kinds == {torch.float32} and x.dtype in (torch.float16, torch.bfloat16)):
+        return F.batch_norm(x, mean, var, scale, bias, eps=epsilon)
+    wide = functools.reduce(torch.promote_types, kinds, x.dtype)
     scale, bias, mean, var = (value.to(wide) for value in (scale, bias, mean, var))
     return F.batch_norm(x.to(wide), mean, var, scale, bias, eps=epsilon).to(x.dtype)
 
