@@ -4,7 +4,7 @@ import contextlib
 import statistics
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -119,6 +119,11 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def described(chosen: Mapping[str, Any]) -> str:
+    """An engine with its precision and form."""
+    return f"{chosen['engine']} {chosen['precision']}{', ' * bool(chosen['form'])}{chosen['form']}"
+
+
 def lacking(session: litehouse.Session) -> list[str]:
     """The ops that are left to the CPU, as far as the engine tells."""
     found: Any = session
@@ -127,13 +132,13 @@ def lacking(session: litehouse.Session) -> list[str]:
     return sorted(set(found or ()))
 
 
-def error(found: Sequence[torch.Tensor], wanted: Sequence[torch.Tensor]) -> float:
+def error(found: Sequence[Any], wanted: Sequence[torch.Tensor]) -> float:
     """The largest error of an output, as a part of its range."""
     errors = [float("inf")] if len(found) != len(wanted) else []
     for own, right in zip(found, wanted, strict=False):
         exact = right.double()
         scale = max(float(exact.abs().max()), float(exact.max() - exact.min()), 1e-6)
-        worst = float((own.to(exact.device).double() - exact).abs().max()) / scale
+        worst = float((torch.as_tensor(own).to(exact.device).double() - exact).abs().max()) / scale
         errors.append(worst if worst == worst else float("inf"))
     return max(errors)
 
@@ -154,10 +159,9 @@ def compared(times: dict[str, list[float]]) -> dict[str, Any]:
 def _line(found: dict[str, Any]) -> str:
     medians = ", ".join(f"{name} {own['median']:.3f} ms" for name, own in found["ms"].items())
     failed = "".join(f"; {name} failed: {text[:160]}" for name, text in found["failures"].items())
-    chosen = found["chosen"]
     return (
-        f"{medians}; ratio {cell(found['ratio'])} to {found['best']}; {chosen['precision']}, form "
-        f"{chosen['form'] or 'usual'}, built in {found['build_s']:.1f} s; error {found['error']:.1e}"
+        f"{medians}; ratio {cell(found['ratio'])} to {found['best']}; ours is {described(found['chosen'])}, "
+        f"built in {found['build_s']:.1f} s; error {found['error']:.1e}"
         f"{'' if found['is_right'] else ' WRONG'}{failed}"
     )
 
@@ -165,7 +169,7 @@ def _line(found: dict[str, Any]) -> str:
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """All of it in words."""
     made = Table("network", "batch", "asked", title="Time of a run, ms; inputs and outputs on the device")
-    for name in ("Litehouse", *PEERS, "ours / best peer", "form, precision", "build, s", "error / range"):
+    for name in ("Litehouse", *PEERS, "ours / best peer", "ours", "build, s", "error / range"):
         made.add_column(name, justify="right")
     for row in rows:
         head = row["network"], str(row["batch"]), row["precision"]
@@ -173,7 +177,6 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
             made.add_row(*head, reason)
             continue
         medians = [f"{row['ms'][name]['median']:.3f}" if name in row["ms"] else "failed" for name in (OURS, *PEERS)]
-        chosen, wrong = row["chosen"], "" if row["is_right"] else " WRONG"
-        form = f"{chosen['form'] or 'usual'}, {chosen['precision']}"
+        form, wrong = described(row["chosen"]), "" if row["is_right"] else " WRONG"
         made.add_row(*head, *medians, cell(row["ratio"]), form, f"{row['build_s']:.1f}", f"{row['error']:.1e}{wrong}")
     return made

@@ -9,7 +9,7 @@ from rich.table import Table
 
 import litehouse
 from benchmarks.figures import spread
-from benchmarks.gpu.networks import load
+from benchmarks.gpu.networks import described, load
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, trouble
 from benchmarks.gpu.turns import cell, scaled
@@ -93,16 +93,16 @@ def summed(times: dict[str, list[float]]) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """All of it in words."""
     made = Table(title="A call at batch 1, µs: until the result is there, and beyond the device's own time")
-    for name in ("network", "precision", "the device alone", "tensors", "beyond", "numpy", "beyond it", "form"):
+    for name in ("network", "precision", "the device alone", "tensors", "beyond", "numpy", "beyond it", "ours"):
         made.add_column(name, justify="left" if name == "network" else "right")
     for row in rows:
         head = row["network"], row["precision"]
         if (reason := trouble(row)) is not None:
             made.add_row(*head, reason)
             continue
-        us, chosen = row["us"], row["chosen"]
+        us = row["us"]
         cells = [cell(us.get("device"), 1)]
         for name in ("tensors", "numpy"):
             cells += [cell(us[name], 1), cell(row.get(f"{name}_overhead_us"), 1)]
-        made.add_row(*head, *cells, f"{chosen['form'] or 'usual'}, {chosen['precision']}")
+        made.add_row(*head, *cells, described(row["chosen"]))
     return made

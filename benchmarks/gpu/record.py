@@ -73,13 +73,17 @@ class Record:
 
     def say(self, text: str) -> None:
         """A line on what goes on."""
-        self._console.print(f"[{time.perf_counter() - self._start:.0f} s] {text}", markup=False, highlight=False)
+        self._print(f"[{time.perf_counter() - self._start:.0f} s] {text}")
 
     def show(self, table: Table) -> None:
         """Print a table, and write all that was found so far."""
         table.caption = f"{self.place.title}, torch {torch.__version__}; median [10 %, 90 %] over rounds"
-        self._console.print(table)
+        self._print(table)
         self.save()
+
+    def _print(self, shown: Table | str) -> None:
+        self._console.print(shown, markup=False, highlight=False, soft_wrap=isinstance(shown, str))
+        self._console.file.flush()  # a run that is stopped has said what it knew
 
     def save(self) -> None:
         """Write what was found so far."""
