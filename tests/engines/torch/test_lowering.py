@@ -185,3 +185,21 @@ def test_views_of_what_is_freed_stay_right(axis: int) -> None:
     nodes += [node("Add", ["q", "q"], ["z"]), node("Transpose", ["p"], ["t"])]
     x = X[:, :2].copy()
     agrees(whole(nodes, {"x": x}, ["t", "z"], opset=11), {"x": x})
+
+
+def test_one_known_index_gives_a_view() -> None:
+    nodes = [node("Gather", ["x", "one"], ["y"], axis=1), node("Gather", ["x", "both"], ["z"], axis=1)]
+    inputs = {"x": X, "both": np.array([1, -1])}
+    model = whole(nodes, inputs, ["y", "z"], {"one": np.array([[-1]])})
+    assert [step.known for step in lowered(model).block.steps] == [(False, True), (False, False)]
+    agrees(model, inputs)
+    gather = lowered(model).block.steps[0].function
+    assert gather is not None
+    x = torch.from_numpy(X)
+    assert gather(x, torch.tensor([[-1]])).data_ptr() == x[0, 2:].data_ptr()
+
+
+def test_text_that_is_repeated_beforehand() -> None:
+    texts = np.array(["a", "b"], object)
+    nodes = [node("Tile", ["k", "n"], ["t"]), node("Concat", ["s", "t"], ["y"], axis=0)]
+    agrees(whole(nodes, {"s": texts}, ["y"], {"k": texts, "n": np.array([2])}), {"s": texts}, may_lack={"Concat"})
