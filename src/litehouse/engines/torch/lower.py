@@ -69,14 +69,14 @@ class _Lowering:
         self._versions = {domain or "": version for domain, version in whole.opset_imports.items()}
         self._slots: dict[ir.Value, int] = {}
         self._constants: list[Any] = []
+        self._nothing: list[Any] = []  # as long, for frames that only have constants
         self._on_host: set[int] = set()  # slots whose numbers follow from sizes
-        self._changing: set[int] = set()
         self._lacking: list[Step] = []
 
     def lowered(self, live: frozenset[str]) -> Lowered:
         graph = self._whole.graph
         for value in graph.inputs:
-            self._changing.add(self._slot(value))
+            self._slot(value)
         block = self._block(graph)
         _set_frees(block, frozenset(block.outputs), self._kept())
         given = {slot for slot in block.outputs if isinstance(self._constants[slot], torch.Tensor)}
@@ -92,6 +92,7 @@ class _Lowering:
         if value not in self._slots:
             self._slots[value] = len(self._constants)
             self._constants.append(None)
+            self._nothing.append(None)
         return self._slots[value]
 
     def _block(self, graph: ir.Graph) -> Block:
@@ -170,16 +171,14 @@ class _Lowering:
 
     def _folded(self, step: Step) -> Step | None:
         """Compute a step that depends on constants alone; keep it where that fails: it may never be reached."""
-        frame = Frame(self._constants, [None] * len(self._constants), CPU)
+        frame = Frame((), (), CPU)
+        frame.host, frame.device = self._constants, self._nothing  # what it gives is a constant at once
         step.is_on_host = True
         try:
-            with torch.no_grad():
+            with torch.inference_mode():
                 step.run(frame)
         except EngineError:
             return step
-        for slot in step.outputs:
-            if slot != NONE:
-                self._constants[slot] = frame.host[slot]
         return None
 
     def _attribute(self, node: ir.Node, attribute: ir.Attr) -> Any:
