@@ -95,7 +95,7 @@ class Builds:
         self.current = self._build(loaded.built.program, model.inputs, model.outputs, self._choice, self._runners)
         if options.threads != 1:
             neighbours.join(self)
-        self.has_threads = options.threads != 1 or self._choice == "openvino"
+        self.has_threads = options.threads != 1 or self._choice in ("openvino", "torch")
         _all.add(self)
 
     @property

@@ -21,6 +21,7 @@ from litehouse.passes.guard_scalar_reshape import GuardScalarReshapePass
 from litehouse.passes.guard_split_convolutions import GuardSplitConvolutionsPass
 from litehouse.passes.halve import HalvePass
 from litehouse.passes.join_cells import JoinCellsPass
+from litehouse.passes.join_gelu import JoinGeluPass
 from litehouse.passes.join_linear import JoinLinearPass
 from litehouse.passes.move_bias import MoveBiasPass
 from litehouse.passes.move_shuffles import MoveShufflesPass
@@ -83,6 +84,7 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
         FoldShapesPass(),
         FoldBatchNormPass(),
         AttentionPass(),
+        JoinGeluPass(),
         JoinLinearPass(),
     ),
 }

@@ -35,6 +35,12 @@ class GeluPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified)
 
 
+def find_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node] | None:
+    """The operand of a Gelu that is written out around an Erf, and the node that gives its result."""
+    found = _by_steps(erf)
+    return None if found is None else found[:2]
+
+
 def _whole(node: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
     """The operand, the node that gives the result, and the value of erf, if that is computed already."""
     x = node.inputs[0]

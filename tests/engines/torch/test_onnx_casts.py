@@ -12,4 +12,4 @@ NOWHERE = re.compile("U?INT[24]_|_U?INT[24](_|$)|FLOAT4E2M1|E8M0")
 
 @pytest.mark.parametrize("name", [name for name in cases_about(*OPS) if not NOWHERE.search(name)])
 def test_case(name: str) -> None:
-    run_case(name, may_lack="_expanded" in name)
+    run_case(name)

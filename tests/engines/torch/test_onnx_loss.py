@@ -8,4 +8,4 @@ OPS = ("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
 
 @pytest.mark.parametrize("name", cases_about(*OPS))
 def test_case(name: str) -> None:
-    run_case(name, may_lack="_expanded" in name)
+    run_case(name)

@@ -4,9 +4,8 @@ import pytest
 from engines.torch.onnx_cases import cases_about, run_case
 
 OPS = ("MatMul", "Gemm", "Einsum", "Det")
-LACKING: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("name", cases_about(*OPS))
 def test_case(name: str) -> None:
-    run_case(name, may_lack=name in LACKING or "_expanded" in name)
+    run_case(name)

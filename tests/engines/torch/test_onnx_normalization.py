@@ -14,4 +14,4 @@ NOWHERE = {f"test_training_dropout{name}": "it draws at random" for name in ("",
 def test_case(name: str) -> None:
     if name in NOWHERE:
         pytest.skip(NOWHERE[name])
-    run_case(name, may_lack="_expanded" in name)
+    run_case(name)

@@ -15,4 +15,4 @@ NOWHERE = re.compile("int[24]$|float4e2m1")
 
 @pytest.mark.parametrize("name", [name for name in cases_about(*OPS) if not NOWHERE.search(name)])
 def test_case(name: str) -> None:
-    run_case(name, may_lack="_expanded" in name)
+    run_case(name)

@@ -200,6 +200,10 @@ def test_gather(axis: int, indices: np.ndarray, *, is_constant: bool) -> None:
     check_op("Gather", inputs, constants=constants, axis=axis)
 
 
+def test_gather_of_one_number() -> None:
+    check_op("Gather", {"x": np.arange(3.0), "i": np.array(-2)})
+
+
 @pytest.mark.parametrize("op", ["Gather", "GatherElements", "ScatterElements"])
 @pytest.mark.parametrize("index", [3, -4])
 def test_index_out_of_range(op: str, index: int) -> None:
@@ -362,3 +366,8 @@ def test_dtype_from_elsewhere(op: str, dtype: Any) -> None:
     (found,) = run(one_op(op, {"x": x}, opset=21, **attributes), {"x": x})
     assert found.dtype == dtype
     np.testing.assert_array_equal(found.view(np.uint8), np.ascontiguousarray(expected).view(np.uint8))
+
+
+def test_gather_of_one_element():
+    inputs = {"x": np.arange(5, dtype=np.float32), "indices": np.array(-2)}
+    agrees(one_op("Gather", inputs), inputs)

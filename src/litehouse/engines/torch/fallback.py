@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +12,13 @@ import onnx_ir as ir
 from litehouse.engines.torch.values import ABSENT, as_array, as_tensor
 from litehouse.errors import EngineError
 
-log = logging.getLogger(__name__)
+# Types that numpy has from elsewhere, which ONNX Runtime neither takes nor gives: they travel as others that hold them.
+TRAVELS_AS: dict[str, np.dtype[Any]] = {
+    **{name: np.dtype(np.float32) for name in ("bfloat16", "float4_e2m1fn", "float8_e4m3fn", "float8_e4m3fnuz")},
+    **{name: np.dtype(np.float32) for name in ("float8_e5m2", "float8_e5m2fnuz")},
+    **{name: np.dtype(np.int8) for name in ("int2", "int4")},
+    **{name: np.dtype(np.uint8) for name in ("uint2", "uint4")},
+}
 
 
 class Fallback:
@@ -25,7 +31,7 @@ class Fallback:
     def __init__(self, node: ir.Node, versions: dict[str, int], path: str) -> None:
         """Remember the node; sessions are made when it runs, as the types of its inputs are known then."""
         self._node, self._versions, self._path = node, versions, path
-        self._sessions: dict[tuple[str, ...], Any] = {}
+        self._sessions: dict[tuple[str, ...], tuple[Any, dict[int, np.dtype[Any]]]] = {}
         self.is_used = False
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
@@ -36,34 +42,83 @@ class Fallback:
         if key not in self._sessions:
             self._sessions[key] = self._open(arrays)
         self.is_used = True
+        session, kinds = self._sessions[key]
         try:
-            session = self._sessions[key]
-            found = session.run(None, {name: _plain(array) for name, array in feed.items()})
+            found = session.run(None, {name: _sent(array) for name, array in feed.items()})
         except Exception as error:
             raise EngineError(f"ONNX Runtime failed while running: {error}") from error
-        made = iter(found)
-        return [_tensors(next(made)) if output.name else None for output in self._node.outputs]
+        made = iter(_received(value, kinds.get(place)) for place, value in enumerate(found))
+        return [next(made) if output.name else None for output in self._node.outputs]
 
-    def _open(self, arrays: Sequence[Any]) -> Any:
+    def _open(self, arrays: Sequence[Any]) -> tuple[Any, dict[int, np.dtype[Any]]]:
+        """A session, and which of its outputs are of other types than they travel as."""
+        try:
+            session = _session(self._model(arrays, {}))
+            kinds = {place: kind for place, out in enumerate(session.get_outputs()) if (kind := _exotic(out.type))}
+            return _session(self._model(arrays, kinds)) if kinds else session, kinds
+        except Exception as error:
+            raise EngineError(f"torch has no such op, and ONNX Runtime cannot build it: {error}") from error
+
+    def _model(self, arrays: Sequence[Any], kinds: dict[int, np.dtype[Any]]) -> bytes:
         import onnx
-        import onnxruntime
 
         proto = ir.serde.serialize_node(self._node)
         del proto.input[:], proto.output[:]
-        proto.input.extend("" if array is None else f"in_{place}" for place, array in enumerate(arrays))
-        names = [f"out_{place}" if output.name else "" for place, output in enumerate(self._node.outputs)]
-        proto.output.extend(names)
-        kinds = [_declared(f"in_{place}", array) for place, array in enumerate(arrays) if array is not None]
-        outputs = [onnx.helper.make_empty_tensor_value_info(name) for name in names if name]
-        graph = onnx.helper.make_graph([proto], "op", kinds, outputs)
+        nodes = [proto]
+        for place, array in enumerate(arrays):
+            name = "" if array is None else f"in_{place}"
+            if isinstance(array, np.ndarray) and array.dtype.name in TRAVELS_AS:
+                nodes.insert(0, _cast(name, f"exact_{place}", array.dtype))
+                name = f"exact_{place}"
+            proto.input.append(name)
+        proto.output.extend(f"out_{place}" if output.name else "" for place, output in enumerate(self._node.outputs))
+        outputs = [name for name in proto.output if name]
+        for place, kind in kinds.items():
+            nodes.append(_cast(outputs[place], f"sent_{place}", TRAVELS_AS[kind.name]))
+            outputs[place] = f"sent_{place}"
+        dtype = next((array.dtype for array in arrays if isinstance(array, np.ndarray)), np.dtype(np.float32))
+        inputs = [_declared(f"in_{place}", array, dtype) for place, array in enumerate(arrays) if array is not None]
+        gives = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
+        graph = onnx.helper.make_graph(nodes, "op", inputs, gives)
         imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self._versions.items()]
-        model = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
-        settings = onnxruntime.SessionOptions()
-        settings.log_severity_level = 4
-        try:
-            return onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
-        except Exception as error:
-            raise EngineError(f"torch has no such op, and ONNX Runtime cannot build it: {error}") from error
+        model: bytes = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+        return model
+
+
+def _session(model: bytes) -> Any:
+    import onnxruntime
+
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 4
+    return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
+
+
+def _cast(source: str, target: str, dtype: np.dtype[Any]) -> Any:
+    import onnx
+
+    more: dict[str, Any] = {"saturate": 0} if dtype.name.startswith("float8") else {}  # infinity stays infinity
+    return onnx.helper.make_node("Cast", [source], [target], to=onnx.helper.np_dtype_to_tensor_dtype(dtype), **more)
+
+
+def _declared(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
+    """The declaration of an input; a sequence without elements is taken for one of this dtype."""
+    import onnx
+
+    if isinstance(array, list):
+        number = onnx.helper.np_dtype_to_tensor_dtype(array[0].dtype if array else dtype)
+        return onnx.helper.make_tensor_sequence_value_info(name, number, None)
+    number = onnx.helper.np_dtype_to_tensor_dtype(TRAVELS_AS.get(array.dtype.name, array.dtype))
+    return onnx.helper.make_tensor_value_info(name, number, None)
+
+
+def _exotic(text: str) -> np.dtype[Any] | None:
+    """The dtype in ONNX Runtime's name for a type, where it travels as another."""
+    import onnx
+
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    number = getattr(onnx.TensorProto, found[1].upper(), None) if found else None
+    dtype = None if number is None else onnx.helper.tensor_dtype_to_np_dtype(number)
+    return dtype if dtype is not None and dtype.name in TRAVELS_AS else None
 
 
 def _arrays(value: Any) -> Any:
@@ -71,32 +126,21 @@ def _arrays(value: Any) -> Any:
     return [as_array(each) for each in value] if isinstance(value, list) else as_array(value)
 
 
-def _tensors(value: Any) -> Any:
-    if value is None:
-        return ABSENT
-    return [as_tensor(np.asarray(each)) for each in value] if isinstance(value, list) else as_tensor(np.asarray(value))
-
-
 def _kind(array: Any) -> str:
     return f"list of {array[0].dtype if array else ''}" if isinstance(array, list) else str(array.dtype)
 
 
-def _declared(name: str, array: Any) -> Any:
-    """The declaration of an input. A sequence without elements may be one of anything: numbers are the most likely."""
-    import onnx
-
-    if not isinstance(array, list):
-        return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), None)
-    dtype = array[0].dtype if array else np.dtype(np.float32)
-    return onnx.helper.make_tensor_sequence_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(dtype), None)
-
-
-def _plain(array: Any) -> Any:
-    """An array as ONNX Runtime takes it: types that numpy has from elsewhere by memory."""
-    from litehouse.engines.onnxruntime import by_memory
-
-    if isinstance(array, list) or array.dtype.name != "bfloat16":
+def _sent(array: Any) -> Any:
+    """An array as ONNX Runtime takes it."""
+    if isinstance(array, list) or array.dtype.name not in TRAVELS_AS:
         return array
-    import onnxruntime
+    return array.astype(TRAVELS_AS[array.dtype.name])
 
-    return by_memory(onnxruntime, array)
+
+def _received(value: Any, kind: np.dtype[Any] | None) -> Any:
+    """What ONNX Runtime gave, as it is here."""
+    if value is None:
+        return ABSENT
+    if isinstance(value, list):
+        return [as_tensor(np.asarray(each)) for each in value]
+    return as_tensor(np.asarray(value) if kind is None else np.asarray(value).astype(kind))

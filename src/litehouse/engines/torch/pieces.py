@@ -92,6 +92,7 @@ class Capture:
         self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
         self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
         if frame.place.type != "cuda":
+            self.device = {slot: tensor.clone() for slot, tensor in self.device.items()}  # not views of something else
             self.graph = HostGraph(run, self.device)
 
     def _again(self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None) -> Frame:

@@ -198,7 +198,7 @@ class TorchRunner:
             try:
                 yield
             except EngineError as error:
-                raise EngineError(f"{self._path}: {error}") from error
+                raise EngineError(f"{self._path}: torch failed while running: {error}") from error
             except torch.OutOfMemoryError as error:
                 raise EngineError(f"{self._path}: the GPU has not enough memory: {error}") from error
 

@@ -36,7 +36,7 @@ def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     for axis in range(batch_dims):
         line = torch.arange(x.shape[axis], device=x.device)
         places.insert(axis, line.reshape([-1 if other == axis else 1 for other in range(rank)]))
-    return x[tuple(places)] if places else x.expand(*indices.shape[:-1], *x.shape)
+    return x[tuple(places)] if places else x.expand((*indices.shape[:-1], *x.shape))
 
 
 @op("Slice")

@@ -1,0 +1,104 @@
+"""Ops that torch lacks, which ONNX Runtime computes: what they take and give."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+import torch
+from engines.torch.against_runtime import agrees, whole
+from onnx import TensorProto as T
+from onnx import helper
+
+from litehouse import EngineError
+from litehouse.engines.torch.fallback import Fallback
+from litehouse.engines.torch.values import as_tensor
+
+X = torch.tensor([1.0, -2.0, 3.0])
+
+
+def fallback(op: str, inputs: str, outputs: str = "y", **attributes: Any) -> Fallback:
+    proto = helper.make_node(op, inputs.split(), [name.strip("_") for name in outputs.split()], **attributes)
+    takes = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in proto.input]
+    gives = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in proto.output if name]
+    graph = helper.make_graph([proto], "graph", takes, gives)
+    model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
+    return Fallback(model.graph[0], {"": 21}, "file")
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.bool, torch.uint16, torch.uint64, torch.float16, torch.float64, torch.bfloat16),
+        *(torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz),
+    ],
+)
+def test_dtype_comes_back(dtype: torch.dtype) -> None:
+    given = X.abs().to(dtype)
+    (found,) = fallback("Identity", "x")([given])
+    assert found.dtype == dtype
+    assert found.to(torch.float32).tolist() == given.to(torch.float32).tolist()
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(T.BFLOAT16, torch.bfloat16), (T.FLOAT8E5M2, torch.float8_e5m2)])
+def test_infinity_and_nan_come_back(number: int, dtype: torch.dtype) -> None:
+    given = torch.tensor([float("inf"), -float("inf"), float("nan"), 0.5])
+    more = {} if dtype == torch.bfloat16 else {"saturate": 0}
+    (found,) = fallback("Cast", "x", to=number, **more)([given])
+    assert found.dtype == dtype
+    (back,) = fallback("Cast", "x", to=T.FLOAT)([found])
+    np.testing.assert_array_equal(back.numpy(), given.numpy())
+
+
+def test_four_bits() -> None:
+    given = as_tensor(np.array([1, -8, 7], ml_dtypes.int4))
+    (found,) = fallback("Cast", "x", to=T.FLOAT)([given])
+    assert found.tolist() == [1, -8, 7]
+    (back,) = fallback("Cast", "x", to=T.INT4)([found])
+    assert back.dtype == ml_dtypes.int4
+    assert back.tolist() == [1, -8, 7]
+
+
+def test_input_and_output_left_out() -> None:
+    (found,) = fallback("Clip", "x low high")([X, None, torch.tensor(2.0)])
+    assert found.tolist() == [1, -2, 2]
+    found = fallback("Dropout", "x", "y _")([X])
+    assert found[0].tolist() == X.tolist()
+    assert found[1] is None
+
+
+def test_inputs_of_another_dtype_get_a_model_of_their_own() -> None:
+    op = fallback("Abs", "x")
+    assert op([X])[0].tolist() == [1, 2, 3]
+    assert op([X.to(torch.int64)])[0].dtype == torch.int64
+
+
+@pytest.mark.parametrize("content", [X, X.to(torch.int64)])
+def test_sequences(content: torch.Tensor) -> None:
+    op = fallback("SequenceInsert", "s x")
+    assert [each.tolist() for each in op([[], content])[0]] == [content.tolist()]
+    assert len(op([[content, content], content])[0]) == 3
+
+
+@pytest.mark.parametrize("given", [torch.arange(6.0).reshape(2, 3).t(), torch.ones(1).expand(3), torch.tensor(3)])
+def test_memory_that_is_not_in_order(given: torch.Tensor) -> None:
+    (found,) = fallback("Identity", "x")([given])
+    assert found.tolist() == given.tolist()
+
+
+def test_text() -> None:
+    texts = np.array(["b", "a", "b"], object)
+    nodes = [helper.make_node("Unique", ["s"], ["u", "i"]), helper.make_node("Gather", ["u", "k"], ["g"])]
+    model = whole(nodes, {"s": texts}, ["u", "i", "g"], {"k": np.array([1, 0])})
+    agrees(model, {"s": texts}, may_lack={"Unique", "Gather"})
+
+
+def test_what_onnx_runtime_lacks_too_says_so() -> None:
+    with pytest.raises(EngineError, match="torch has no such op, and ONNX Runtime cannot build it"):
+        fallback("Identity", "x")([X.to(torch.complex64)])
+
+
+def test_what_fails_says_so() -> None:
+    with pytest.raises(EngineError, match="ONNX Runtime failed while running"):
+        fallback("Reshape", "x s")([X, torch.tensor([7])])
