@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,8 @@ REHEARSAL = "LITEHOUSE_REHEARSE_GPU"
 MAX_PINNED = 1 << 26  # bytes that are copied through memory that a GPU reads by itself
 MAX_STAGED = 1 << 22  # and bytes that come back that way: the memory that is handed out is copied once more
 
-Dtype: TypeAlias = "np.dtype[Any]"
-Array: TypeAlias = "np.ndarray[tuple[int, ...], Dtype]"
+Dtype = np.dtype[Any]
+Array = np.ndarray[tuple[int, ...], Dtype]
 
 
 def is_rehearsed() -> bool:
@@ -167,7 +167,7 @@ class DeviceArray:
         return f"<DeviceArray {self.dtype.name}{list(self.shape)} on {self.device}>"
 
 
-Values: TypeAlias = "Array | DeviceArray"
+Values = Array | DeviceArray
 
 
 def zeros(device: str, shape: int | Sequence[int], dtype: Any = np.uint8) -> DeviceArray:
