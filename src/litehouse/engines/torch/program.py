@@ -109,6 +109,7 @@ class TorchRunner:
         self._waiting: set[Step] = set()
         self._shortcut: Shortcut | None = None
         self._sizes: list[tuple[int, ...]] = []  # that it is for
+        self._reading: Any = None  # the event at which the device has read what a run without an end staged for it
         self._cut()
 
     def _cut(self) -> None:
@@ -120,6 +121,7 @@ class TorchRunner:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
+        self._finish_reading()
         shortcut = self._shortcut
         if shortcut is None or not shortcut.takes_arrays or self._sizes != [array.shape for array in inputs]:
             return self._run_arrays(inputs)
@@ -147,23 +149,45 @@ class TorchRunner:
             self._sizes = [tuple(value.shape) for value in inputs]
 
     def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs for inputs that may be on the device; they are there, and own their memory."""
+        """The outputs for inputs that may be on the device; they are there, and own their memory.
+
+        The run takes its place in the caller's stream: it sees what was begun there before, and what is begun there
+        behind it sees the outputs. The caller need not wait.
+        """
+        self._finish_reading()
         shortcut = self._shortcut
         if shortcut is not None and self._sizes == [tuple(tensor.shape) for tensor in inputs]:
             with torch.no_grad():
                 return shortcut.run_tensors(inputs)
-        caller = None if self._stream is None else torch.cuda.current_stream(self._program.place)
-        with self._at_work():
-            if self._stream is not None:
-                self._stream.wait_stream(caller)
+        with self._in_line() as caller, self._at_work():
             frame = self._run(inputs)
             self._find_shortcut(inputs)
-            found = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
-        if caller is not None:
-            caller.wait_stream(self._stream)
-            for tensor in found:
-                tensor.record_stream(caller)
-        return found
+            outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
+            if self._stream is not None:
+                if not all(tensor.is_cuda for tensor in inputs):
+                    self._reading = self._stream.record_event()
+                for tensor in outputs:
+                    tensor.record_stream(caller)  # which uses the memory, while it is this runner's stream that has it
+            return outputs
+
+    @contextlib.contextmanager
+    def _in_line(self) -> Iterator[Any]:
+        """Between what the caller's stream has begun and what it begins next; gives that stream, None on the CPU."""
+        if self._stream is None:
+            yield None
+            return
+        caller = torch.cuda.current_stream(self._program.place)
+        self._stream.wait_stream(caller)
+        try:
+            yield caller
+        finally:
+            caller.wait_stream(self._stream)  # after an error, too: inputs may still be read
+
+    def _finish_reading(self) -> None:
+        """Wait until the device has read what the last run staged for it: the same memory is written next."""
+        if self._reading is not None:
+            self._reading.synchronize()
+            self._reading = None
 
     def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
         """The outputs for these inputs; a run is short, and is not stopped."""
