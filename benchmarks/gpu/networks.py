@@ -170,6 +170,12 @@ def _line(found: dict[str, Any]) -> str:
     )
 
 
+def _median(row: Mapping[str, Any], name: str) -> str:
+    if name in row["ms"]:
+        return f"{row['ms'][name]['median']:.3f}"
+    return "failed" if name in row["failures"] else "–"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """All of it in words."""
     made = Table("network", "batch", "asked", title="Time of a run, ms; inputs and outputs on the device")
@@ -180,7 +186,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         if (reason := trouble(row)) is not None:
             made.add_row(*head, reason)
             continue
-        medians = [f"{row['ms'][name]['median']:.3f}" if name in row["ms"] else "failed" for name in (OURS, *PEERS)]
+        medians = [_median(row, name) for name in (OURS, *PEERS)]
         form, wrong = described(row["chosen"]), "" if row["is_right"] else " WRONG"
         made.add_row(*head, *medians, cell(row["ratio"]), form, f"{row['build_s']:.1f}", f"{row['error']:.1e}{wrong}")
     return made

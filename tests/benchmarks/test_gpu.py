@@ -151,6 +151,15 @@ def test_compiled_peers(rehearse):
     assert row["compile_s"] > 0
 
 
+def test_the_table_tells_who_failed_from_who_was_not_asked():
+    facts = {"chosen": {"engine": "torch", "precision": "fp16", "form": "compiled"}, "build_s": 1.0}
+    row = {"network": "bert", "batch": 1, "precision": "fp16", "failures": {CAPTURED: "no"}, "is_right": True}
+    row |= facts | {"error": 0.0} | networks.compared({OURS: [1.0], EAGER: [2.0]})
+    columns = {str(column.header): list(column.cells) for column in networks.table([row]).columns}
+    assert [columns[name] for name in (EAGER, CAPTURED, BOTH)] == [["2000.000"], ["failed"], ["–"]]
+    assert columns["ours"] == ["torch fp16, compiled"]
+
+
 # The time that is left ------------------------------------------------------------------------------------------------
 
 
@@ -299,7 +308,8 @@ def test_processes(rehearse):
     rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
     assert [row["way"] for row in rows] == list(processes.WAYS)
     for row in rows:
-        assert row["difference"] < 1e-5
+        assert row["is_right"]
+        assert max(row["errors"]) < 1e-5
         assert row["weights_mb"] > 0
         assert len(row["growth_mb"]) == len(row["ms"]) == processes.COUNT
 
