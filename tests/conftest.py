@@ -60,6 +60,46 @@ def sibling_sessions() -> None:
     """Let sessions of one file share what is compiled."""
 
 
+@pytest.fixture
+def rehearsed_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU `gpu:0` that is made of the CPU's memory."""
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+
+
+class Copies:
+    """Counts what is copied between the host and a GPU."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from litehouse import device
+
+        self.up = self.down = 0
+        upload, download, assign = device._upload, device._download, device.assign
+
+        def counted_upload(tensor, array):
+            self.up += 1
+            upload(tensor, array)
+
+        def counted_download(tensor):
+            self.down += 1
+            return download(tensor)
+
+        monkeypatch.setattr(device, "_upload", counted_upload)
+        monkeypatch.setattr(device, "_download", counted_download)
+
+    def taken(self) -> tuple[int, int]:
+        """How many went there and came back since the last call."""
+        found = self.up, self.down
+        self.up = self.down = 0
+        return found
+
+
+@pytest.fixture
+def copies(rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    """Counts what is copied between the host and the rehearsed GPU."""
+    return Copies(monkeypatch)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the user's cache out of the tests: all workers share one that lasts as long as they do."""
     config.addinivalue_line("markers", "openvino: runs OpenVINO, and skips where that is not safe")

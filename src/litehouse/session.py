@@ -119,6 +119,11 @@ class Session:
         return self.engine.precision
 
     @property
+    def takes_tensors(self) -> bool:
+        """Whether `run` takes tensors of other libraries where they are, and then gives tensors of torch."""
+        return "tensors" in self._open().current.capabilities
+
+    @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """What `run` takes, in order, with the present shapes."""
         return self._open().current.inputs

@@ -79,6 +79,7 @@ class Extras:
         start = time.perf_counter()
         loaded.run()
         if self.profile is not None:
+            loaded.wait()
             self.profile.seconds = time.perf_counter() - start
         if self.dumps:
             if self._variables is None:
@@ -90,6 +91,7 @@ class Extras:
     def _run_beside(self, loaded: Loaded) -> None:
         with core_places.inside(loaded.session.options.threads):  # many networks may run at once
             self._run(loaded)
+            loaded.wait()
         self._end(loaded)
         if self._callback is not None:
             self._callback()

@@ -8,11 +8,14 @@ import numpy as np
 
 import litehouse
 from litehouse import LitehouseError, Model, ModelFormatError, Options, Session, TensorInfo, ciphers
+from litehouse.device import Values
 from megenginelite._devices import check_device, device_option
 from megenginelite._errors import fail
 from megenginelite._layout import Array, Dtype, lite_type_of, make_layout, shape_text, type_name
+from megenginelite._memory import on_host
 from megenginelite._order import listed
 from megenginelite._settings import Settings
+from megenginelite.struct import LiteDeviceType
 from megenginelite.tensor import LiteTensor
 
 PACKED = b"packed_model"
@@ -81,7 +84,7 @@ class Loaded:
         self._run = self.session.run
         self._infos = model.inputs
         self._inputs = [self._input(info) for info in model.inputs]
-        self._outputs = [_output(info) for info in model.outputs]
+        self._outputs = [self._output(info) for info in model.outputs]
         self._has_bools = any(info.dtype == _BOOL for info in model.inputs)
         inputs = {info.name: tensor for info, tensor in zip(model.inputs, self._inputs, strict=True)}
         self.inputs = {name: inputs[name] for name in listed(list(inputs))}
@@ -93,7 +96,8 @@ class Loaded:
     def _input(self, info: TensorInfo) -> LiteTensor:
         """Make the tensor of an input, with the file's default value, or zeros."""
         shape, dtype = self.settings.layouts.get(info.name, (_sizes(info), None))
-        tensor = LiteTensor(make_layout(shape, dtype or _shown(info.dtype)), device_id=self.settings.device_id)
+        tensor = self._tensor(info.name, device_id=self.settings.device_id)
+        tensor.layout = make_layout(shape, dtype or _shown(info.dtype))
         default = self.model.defaults.get(info.name)
         if default is not None and default.shape == shape:
             tensor.set_data_by_copy(np.ascontiguousarray(default))
@@ -103,17 +107,38 @@ class Loaded:
         whole = self.inputs.get(self.settings.discrete_input)
         if whole is None:
             return []
-        array = _filled(whole, self.settings.discrete_input)
+        array = filled(whole, self.settings.discrete_input)
         layout = make_layout((1, *array.shape[1:]), array.dtype)
-        return [LiteTensor(layout) for _ in range(array.shape[0])]
+        pieces = [self._tensor(self.settings.discrete_input) for _ in range(array.shape[0])]
+        for piece in pieces:
+            piece.layout = layout
+        return pieces
+
+    def _output(self, info: TensorInfo) -> LiteTensor:
+        """Make the tensor of an output, without memory where the size depends on the data."""
+        dtype = _shown(info.dtype)
+        tensor = self._tensor(info.name)
+        tensor._relayout(_sizes(info) if info.is_static else (), dtype)
+        return tensor
+
+    def _tensor(self, name: str, device_id: int = 0) -> LiteTensor:
+        """Make a tensor where an input or output lives; on the host, in memory that belongs to the network's GPU."""
+        if not self.settings.is_cuda:
+            return LiteTensor(device_id=device_id)
+        return LiteTensor(
+            device_type=LiteDeviceType.LITE_CUDA,
+            device_id=self.settings.device_id,
+            is_pinned_host=name not in self.settings.on_device,
+        )
 
     def join_pieces(self) -> None:
         """Put the pieces of the batch into their input."""
-        arrays = [_filled(piece, self.settings.discrete_input) for piece in self.pieces]
+        name = self.settings.discrete_input
+        arrays = [on_host(filled(piece, name)) for piece in self.pieces]
         try:
-            self.inputs[self.settings.discrete_input].set_data_by_copy(np.concatenate(arrays))
+            self.inputs[name].set_data_by_copy(np.concatenate(arrays))
         except ValueError as error:
-            fail(f"the pieces of {self.settings.discrete_input!r} do not fit together: {error}", error)
+            fail(f"the pieces of {name!r} do not fit together: {error}", error)
 
     def run(self) -> None:
         """Run on what the tensors of the inputs hold, and fill those of the outputs."""
@@ -136,14 +161,21 @@ class Loaded:
     def _run_fitted(self) -> list[Array]:
         self.fit()
         try:
-            return self._run(self.arrays())
+            return self._run(self._given())
         except LitehouseError as error:
             fail(str(error), error)
 
+    def wait(self) -> None:
+        """Wait for the outputs of the last run; here they were there when it returned."""
+
+    def _given(self) -> list[Array]:
+        """Give what the session takes."""
+        return self.arrays()
+
     def arrays(self) -> list[Array]:
-        """Give what the session takes. Where it takes truth values, all that is not 0 is true."""
+        """Give the inputs on the host. Where the network takes truth values, all that is not 0 is true."""
         pairs = zip(self._inputs, self._infos, strict=True)
-        arrays = [(_filled(tensor, info.name), info.dtype) for tensor, info in pairs]
+        arrays = [(on_host(filled(tensor, info.name)), info.dtype) for tensor, info in pairs]
         return [array != 0 if dtype == _BOOL else array for array, dtype in arrays]
 
     def fit(self) -> None:
@@ -153,10 +185,10 @@ class Loaded:
             RuntimeError: A type is not the network's, or it cannot take the shapes. It keeps those that it had.
         """
         for tensor, info in zip(self._inputs, self._infos, strict=True):
-            found, expected = _filled(tensor, info.name).dtype, _shown(info.dtype)
+            found, expected = filled(tensor, info.name).dtype, _shown(info.dtype)
             if found != expected:
                 fail(f"dtype mismatch: get={type_name(found)} expect={type_name(expected)} opr={info.name}")
-        shapes = [array.shape for array in self.arrays()]
+        shapes = [filled(tensor, info.name).shape for tensor, info in zip(self._inputs, self._infos, strict=True)]
         present = [_sizes(info) for info in self.session.inputs]
         if shapes == present:
             return
@@ -173,18 +205,15 @@ def _has_info(model: Model) -> bool:
     return "file_outputs" in model.metadata
 
 
-def _filled(tensor: LiteTensor, name: str) -> Array:
+def filled(tensor: LiteTensor, name: str) -> Values:
+    """Give the memory of an input.
+
+    Raises:
+        RuntimeError: It has none.
+    """
     if tensor._array is None:
         fail(f"the tensor {name} has no layout; give it data first")
     return tensor._array
-
-
-def _output(info: TensorInfo) -> LiteTensor:
-    """Make the tensor of an output, without memory where the size depends on the data."""
-    dtype = _shown(info.dtype)
-    tensor = LiteTensor()
-    tensor._relayout(_sizes(info) if info.is_static else (), dtype)
-    return tensor
 
 
 def _shown(dtype: Dtype) -> Dtype:

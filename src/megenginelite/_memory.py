@@ -1,4 +1,4 @@
-"""Memory by its address: what ctypes and NumPy make of the same bytes."""
+"""Memory by its address: what ctypes and NumPy make of the same bytes; and memory as a layout shows it."""
 
 import ctypes
 import math
@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from litehouse.device import DeviceArray, Values, assign
+from megenginelite._devices import Allocate, host_memory
 from megenginelite._errors import fail
 from megenginelite._layout import Array, Dtype, LiteLayout, dtype_of, shape_text
 
@@ -13,14 +15,19 @@ _FLOAT32 = np.dtype(np.float32)
 _BOOL = np.dtype(np.bool_)
 
 
-def flat_bytes(array: Array) -> Array:
+def flat_bytes(array: Values) -> Values:
     """Give the memory of an array in C order as bytes, without a copy."""
     return array.reshape(-1).view(np.uint8)
 
 
-def address_of(array: Array) -> int:
+def on_host(array: Values) -> Array:
+    """Give the elements on the host: the array itself, or a copy of a GPU's memory."""
+    return array.copy() if isinstance(array, DeviceArray) else array
+
+
+def address_of(array: Values) -> int:
     """Give the address of an array's first element."""
-    return int(array.__array_interface__["data"][0])
+    return array.address if isinstance(array, DeviceArray) else int(array.__array_interface__["data"][0])
 
 
 def bytes_of(data: Any, size: int) -> Array:
@@ -50,11 +57,12 @@ def bytes_of(data: Any, size: int) -> Array:
 class Memory:
     """Memory, and how a layout shows it.
 
-    A network runs on `_array` as it is, and looks at nothing else.
+    A network runs on `_array` as it is, and looks at nothing else. On a GPU, it is memory of that.
     """
 
-    _array: Array | None = None  # the memory as the layout shows it; None while that is empty
-    _memory: Array | None = None  # the same as bytes, with all that a larger layout can use; None where there are gaps
+    _array: Values | None = None  # the memory as the layout shows it; None while that is empty
+    _memory: Values | None = None  # the same as bytes, with all that a larger layout can use; None where there are gaps
+    _allocate: Allocate = staticmethod(host_memory)
     _dtype: Dtype = _FLOAT32  # counts while there is no `_array`
     _is_continue = True
     _can_grow = True
@@ -74,31 +82,31 @@ class Memory:
             if not self._can_grow:
                 fail("can not grow a tensor that does not allow realloc")
             try:
-                memory = np.zeros(size, np.uint8)
+                memory = self._allocate(size)
             except (MemoryError, ValueError, OverflowError) as error:
                 fail(f"out of memory: a tensor of shape {list(shape)} takes {size} bytes", error)
             self._is_shared = False
         self._show(memory, shape, dtype)
 
-    def _show(self, memory: Array, shape: tuple[int, ...], dtype: Dtype) -> None:
+    def _show(self, memory: Values, shape: tuple[int, ...], dtype: Dtype) -> None:
         self._memory = memory
         self._array = memory[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
         self._is_continue = True
 
-    def _look_at(self, part: Array) -> None:
+    def _look_at(self, part: Values) -> None:
         """Show a part of another tensor's memory, which this one cannot grow out of."""
         self._array, self._can_grow = part, False
         self._is_continue = part.flags.c_contiguous and part.size > 0
         self._memory = flat_bytes(part) if self._is_continue else None
 
-    def _view(self) -> Array:
+    def _view(self) -> Values:
         return np.empty(0, self._dtype) if self._array is None else self._array
 
-    def _receive(self, result: Array, *, is_fixed: bool) -> None:
+    def _receive(self, result: Values, *, is_fixed: bool) -> None:
         """Take a network's output: into the memory that is there, if it is large enough.
 
         Args:
-            result: The output.
+            result: The output; from a GPU, it may still be on its way when this returns.
             is_fixed: Whether memory of the caller that is too small is an error, and not replaced.
         """
         if result.dtype == _BOOL:
@@ -112,4 +120,4 @@ class Memory:
             self._relayout(result.shape, result.dtype)
         if not self._view().flags.writeable:
             fail("the memory of an output tensor cannot be written; share an array that can be")
-        np.copyto(self._view(), result)
+        assign(self._view(), result, wait=False)

@@ -40,6 +40,7 @@ class Settings:
         layouts: Shapes and dtypes of inputs where they are not the file's; a dtype of None is the file's.
         ios: Declared inputs and outputs by name.
         outputs: The names of declared outputs, in order.
+        on_device: The names of inputs and outputs that live on the device, where that is not the CPU.
     """
 
     device_type: int
@@ -54,6 +55,12 @@ class Settings:
     layouts: Mapping[str, tuple[tuple[int, ...], Dtype | None]] = field(default_factory=dict)
     ios: Mapping[str, LiteIO] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
+    on_device: frozenset[str] = frozenset()
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the network runs on a GPU."""
+        return self.device_type == LiteDeviceType.LITE_CUDA
 
     @classmethod
     def of(cls, config: LiteConfig, io: LiteNetworkIO) -> Self:
@@ -73,6 +80,7 @@ class Settings:
             layouts=layouts,
             ios={item.name: item for item in (*io.inputs, *io.outputs)},
             outputs=tuple(item.name for item in io.outputs),
+            on_device=frozenset(item.name for item in (*io.inputs, *io.outputs) if not item.is_host),
         )
 
     def with_info(self, text: str, *, is_disabled: bool) -> "Settings":
@@ -93,6 +101,8 @@ class Settings:
             return settings
         ios = _get(info, "IO", {})
         declared = {item["name"]: layout for item in _get(ios, "inputs", ()) if (layout := _layout(item))}
+        items = (*_get(ios, "inputs", ()), *_get(ios, "outputs", ()))
+        on_device = {item["name"] for item in items if not _get(item, "is_host", True)}
         return replace(
             settings,
             device_type=_DEVICES[device["type"]] if device else self.device_type,
@@ -100,6 +110,7 @@ class Settings:
             const_shape=_get(_get(info, "options", {}), "const_shape", self.const_shape),
             layouts={**declared, **self.layouts},
             outputs=(*self.outputs, *(item["name"] for item in _get(ios, "outputs", ()))),
+            on_device=self.on_device | (on_device - self.ios.keys()),
         )
 
 

@@ -18,6 +18,7 @@ from megenginelite._callbacks import (
     wrap_async_callback,
 )
 from megenginelite._config import LiteConfig, LiteExtraConfig, LiteIO, LiteNetworkIO, LiteOptions
+from megenginelite._device_loaded import DeviceLoaded
 from megenginelite._devices import check_device
 from megenginelite._dumps import BinaryDump, Profile, TextDump
 from megenginelite._errors import check_int, check_struct, fail
@@ -75,6 +76,7 @@ class LiteNetwork:
         self._loaded: Loaded | None = None
         self._extras = Extras()
         self._is_plain = True  # whether a run is nothing but a run
+        self._is_at_end = True  # and whether it is over when `forward` returns
         self._keeps_file = False
         self._file = b""
 
@@ -110,13 +112,16 @@ class LiteNetwork:
         self._extras.join()
         disabled = self._is_info_disabled
         settings = self._settings.with_info(model.metadata.get("info", ""), is_disabled=disabled)
-        self._loaded = Loaded(model, settings, is_info_disabled=disabled, like=like)
+        is_on_device = settings.is_cuda and bool(settings.on_device)
+        kind = DeviceLoaded if is_on_device else Loaded
+        self._loaded = kind(model, settings, is_info_disabled=disabled, like=like)
         self._extras.forget()
         self._note_extras()
 
     def _note_extras(self) -> None:
         has_pieces = self._loaded is not None and bool(self._loaded.pieces)
         self._is_plain = not has_pieces and not self._extras.are_needed
+        self._is_at_end = self._is_plain and type(self._loaded) is Loaded
 
     def share_weights_with(self, src_network: "LiteNetwork") -> None:
         """Load the model of another network: both use the same memory for the weights, and run side by side.
@@ -141,7 +146,7 @@ class LiteNetwork:
         """Run on what the tensors of the inputs hold.
 
         The tensors of the outputs have the results when this returns; with `async_with_callback`, when the callback is
-        called.
+        called. Those on a GPU have them when `wait` returns; what is asked of such a tensor waits for them, too.
 
         Raises:
             RuntimeError: No model is loaded, it cannot take the inputs, or the run failed. It can run again.
@@ -159,7 +164,8 @@ class LiteNetwork:
         loaded = self._loaded
         if loaded is None:
             fail("wait should be used after model loaded.")
-        if not self._is_plain:
+        if not self._is_at_end:
+            loaded.wait()
             self._extras.wait(loaded)
 
     # Tensors and their names ------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from megenginelite._devices import check_device
+from litehouse.device import DeviceArray, Values, assign
+from megenginelite._devices import HOST_ONLY, borrow, check_device, device_memory, pinned_memory
 from megenginelite._errors import fail
 from megenginelite._layout import (
     MAX_DIM,
@@ -45,9 +46,10 @@ class LiteTensor(Memory):
 
     Args:
         layout: Shape and type; None makes a tensor without memory, which takes the layout of what it is given.
-        device_type: `LITE_CPU` or `LITE_DEVICE_DEFAULT`; others are refused where there is no such device.
-        device_id: A number that `device_id` shows.
-        is_pinned_host: A flag that `is_pinned_host` shows.
+        device_type: `LITE_CPU` or `LITE_DEVICE_DEFAULT`, the host; `LITE_CUDA`, a GPU. Others are refused.
+        device_id: The number of the GPU; on the host, a number that `device_id` shows.
+        is_pinned_host: With `LITE_CUDA`, memory of the host that the GPU reads and writes by itself; on the host, a
+            flag that `is_pinned_host` shows.
         shapes: The shape, where there is no `layout`.
         dtype: The type that goes with `shapes`.
         physic_construct: With False, the tensor begins without layout and memory.
@@ -79,8 +81,24 @@ class LiteTensor(Memory):
         self._device_type = LiteDeviceType(device_type)
         self._device_id = device_id
         self._is_pinned_host = bool(is_pinned_host)
+        if device_type == LiteDeviceType.LITE_CUDA:
+            self._live_on_device(device_id, is_pinned_host=self._is_pinned_host)
         if layout is not None and physic_construct:
             self._set_layout(layout)
+
+    def _live_on_device(self, device_id: int, *, is_pinned_host: bool) -> None:
+        """Take memory of a GPU from now on, or such of the host that belongs to one."""
+        self._device_id, self._is_pinned_host = device_id, is_pinned_host
+        self._device_type = LiteDeviceType.LITE_CPU if is_pinned_host else LiteDeviceType.LITE_CUDA
+        self._allocate = (pinned_memory if is_pinned_host else device_memory)(device_id)
+
+    def _live_like(self, other: "LiteTensor") -> None:
+        self._device_type, self._device_id = other._device_type, other._device_id
+        self._is_pinned_host, self._allocate = other._is_pinned_host, other._allocate
+
+    @property
+    def _is_on_device(self) -> bool:
+        return self._device_type == LiteDeviceType.LITE_CUDA
 
     def __repr__(self) -> str:
         return repr(
@@ -115,12 +133,12 @@ class LiteTensor(Memory):
 
     @property
     def is_pinned_host(self) -> bool:
-        """What the constructor was told. Memory of the host needs no pinning here."""
+        """Whether the memory is of the host and belongs to a GPU; without one, what the constructor was told."""
         return self._is_pinned_host
 
     @property
     def device_type(self) -> LiteDeviceType:
-        """Where the tensor lives."""
+        """Where the tensor lives. Pinned memory is of the host, so that `LITE_CPU` is told for it."""
         return self._device_type
 
     @property
@@ -142,7 +160,7 @@ class LiteTensor(Memory):
         """Do nothing: what the tensor tells is always up to date."""
 
     def set_data_by_copy(self, data: Any, data_length: int = 0, layout: LiteLayout | None = None) -> None:
-        """Copy data into the tensor.
+        """Copy data into the tensor. It may be overwritten at once, also where the tensor is on a GPU.
 
         Args:
             data: An array in C order, whose shape and type the tensor takes over; a flat list of at most as many
@@ -176,19 +194,19 @@ class LiteTensor(Memory):
             assert data.ndim <= MAX_DIM, "Layout max dim is 7."
             dtype = dtype_of(lite_type_of(data.dtype))
             self._relayout(data.shape, dtype)
-            np.copyto(self._view(), data.view(dtype))
+            self._view()[...] = data.view(dtype)
             return
         if layout is not None:
             self._set_layout(layout)
         if isinstance(data, list):
             numbers = self._numbers(data)
-            np.copyto(self._view(), numbers)
+            self._view()[...] = numbers
             return
         assert layout is not None or (data_length and data_length == self.nbytes), (
             "when input data is ctypes, the length of input data or layout must set"
         )
         if self._array is not None:
-            np.copyto(flat_bytes(self._array), bytes_of(data, self.nbytes))
+            flat_bytes(self._array)[...] = bytes_of(data, self.nbytes)
 
     def _numbers(self, values: list[Any]) -> Array:
         """Give an array of the tensor's layout that begins with these values."""
@@ -206,13 +224,15 @@ class LiteTensor(Memory):
         """Use the caller's memory, without a copy: the next `forward` sees what is written to it.
 
         Args:
-            data: An array in C order, or a ctypes array, pointer or address. An array of as many bytes as the tensor
-                leaves its layout as it is; for another, the tensor takes over its shape, and keeps its own type.
+            data: An array in C order, or a ctypes array, pointer or address; for a tensor on a GPU, a pointer or
+                address of that GPU's memory. An array of as many bytes as the tensor leaves its layout as it is; for
+                another, the tensor takes over its shape, and keeps its own type.
             length: The number of bytes at a ctypes pointer, 0 or that of the tensor.
             layout: A new layout.
 
         Raises:
-            AssertionError: The tensor or the array has gaps, or the length is wrong.
+            AssertionError: The tensor or the array has gaps, the length is wrong, or the tensor is on a GPU and the
+                data is not.
             RuntimeError: The memory is smaller than the layout.
         """
         assert self._is_continue, "set_data_by_share can only apply in continue tensor."
@@ -221,12 +241,14 @@ class LiteTensor(Memory):
             shape, dtype = tuple(layout.shapes), dtype_of(layout.data_type)
         if isinstance(data, np.ndarray):
             assert data.flags.c_contiguous, _NOT_CONTIGUOUS + "set_data_by_share"
+            assert not self._is_on_device, HOST_ONLY
             if layout is None and data.nbytes != self.nbytes:
                 shape = tuple(LiteLayout(data.shape).shapes)
             memory = flat_bytes(data)
         else:
             assert length in (0, self.nbytes) or layout is not None, "the data length is not match."
-            memory = bytes_of(data, math.prod(shape) * dtype.itemsize if shape else 0)
+            room = math.prod(shape) * dtype.itemsize if shape else 0
+            memory = borrow(data, room, self._device_id) if self._is_on_device else bytes_of(data, room)
         if not shape:
             fail("Tensor layout is empty, please reset with layout")
         size = math.prod(shape) * dtype.itemsize
@@ -236,8 +258,15 @@ class LiteTensor(Memory):
         self._is_shared, self._can_grow = True, True
 
     def get_data_by_share(self) -> Array:
-        """Give a view of the tensor's memory, not a copy. What a later `forward` computes is seen in it."""
-        return self._filled("get memory ptr").view()
+        """Give a view of the tensor's memory, not a copy. What a later `forward` computes is seen in it.
+
+        Raises:
+            RuntimeError: The tensor is empty, or on a GPU.
+        """
+        array = self._filled("get memory ptr")
+        if isinstance(array, DeviceArray):
+            fail(f"the memory is on {array.device}, and cannot be seen from the host; to_numpy copies it")
+        return array.view()
 
     def to_numpy(self) -> Array:
         """Give a copy as an array."""
@@ -245,10 +274,10 @@ class LiteTensor(Memory):
         return np.array([], self._dtype) if array is None else array.copy()
 
     def get_ctypes_memory(self) -> ctypes.c_void_p:
-        """Give the address of the first element."""
+        """Give the address of the first element; on a GPU, its own."""
         return ctypes.c_void_p(address_of(self._filled("get memory ptr")))
 
-    def _filled(self, purpose: str) -> Array:
+    def _filled(self, purpose: str) -> Values:
         if self._array is None:
             fail(f"Tensor layout is not valid when {purpose}.")
         return self._array
@@ -299,12 +328,18 @@ class LiteTensor(Memory):
             fail("The start and end must be the same size and less than layout ndim.")
         if 0 in steps:
             fail("Slice step can not be zero")
-        part = LiteTensor(device_type=self._device_type, device_id=self._device_id, is_pinned_host=self._is_pinned_host)
-        part._look_at(self._array[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))])
+        part = LiteTensor()
+        part._live_like(self)
+        try:
+            part._look_at(self._array[tuple(slice(*bounds) for bounds in zip(starts, ends, steps, strict=True))])
+        except ValueError as error:  # a GPU's memory is not read backwards
+            fail(str(error), error)
         return part
 
     def copy_from(self, src_tensor: "LiteTensor") -> None:
-        """Copy another tensor's data, and take over its shape.
+        """Copy another tensor's data, from wherever it is, and take over its shape.
+
+        An empty tensor of the host that is given data of a GPU takes pinned memory for it.
 
         Raises:
             RuntimeError: The other tensor is empty or of another type, or this one has gaps and another shape.
@@ -316,26 +351,30 @@ class LiteTensor(Memory):
         if own is not None and own.dtype != source.dtype:
             fail(f"attempt to access dtype {type_name(own.dtype)} as {type_name(source.dtype)}")
         if own is not None and own.shape == source.shape:
-            np.copyto(own, source)
+            assign(own, source, is_pinned=src_tensor._is_pinned_host)
             return
         if own is not None and not self._is_continue:
             fail(f"shape differs in copy_from_fixlayout: {shape_text(own.shape)} vs {shape_text(source.shape)}")
         self._can_grow = True  # a slice that grows goes to memory of its own
+        if own is None and isinstance(source, DeviceArray) and not self._is_on_device:
+            self._live_on_device(src_tensor._device_id, is_pinned_host=True)
         self._relayout(source.shape, source.dtype)
-        np.copyto(self._view(), source)
+        assign(self._view(), source, is_pinned=src_tensor._is_pinned_host)
 
     def share_memory_with(self, src_tensor: "LiteTensor") -> None:
         """Take over another tensor's memory and layout, without a copy: both see what either writes.
 
         Raises:
-            RuntimeError: The other tensor is empty.
+            RuntimeError: The other tensor is empty, or one is on a GPU and one is not.
         """
         assert isinstance(src_tensor, LiteTensor)
         if src_tensor._array is None:
             fail("To be shared tensor with empty layout.")
+        if self._is_on_device != src_tensor._is_on_device:
+            fail("share memory must happen in same device")
         self._array, self._memory = src_tensor._array, src_tensor._memory
         self._is_continue, self._is_shared, self._can_grow = src_tensor._is_continue, True, True
-        self._device_type, self._device_id = src_tensor._device_type, src_tensor._device_id
+        self._live_like(src_tensor)
 
 
 def LiteTensorConcat(  # noqa: N802  (the original's name)
@@ -355,19 +394,26 @@ def LiteTensorConcat(  # noqa: N802  (the original's name)
     Raises:
         RuntimeError: The tensors do not fit together.
     """
+    result = LiteTensor()
     if device_type != LiteDeviceType.LITE_DEVICE_DEFAULT:
         result = LiteTensor(device_type=device_type, device_id=max(device_id, 0))
-    else:
-        result = LiteTensor()
+    elif tensors:
+        result._live_like(tensors[0])
     if not tensors:
         return result
     arrays = [_concatenable(tensor, tensors[0], dim) for tensor in tensors]
-    joined = np.concatenate(arrays, axis=dim)
-    result._show(flat_bytes(joined), joined.shape, joined.dtype)
+    axis, shape = dim % arrays[0].ndim, list(arrays[0].shape)
+    shape[axis] = sum(array.shape[axis] for array in arrays)
+    result._relayout(tuple(shape), arrays[0].dtype)
+    whole, start = result._filled("concat"), 0
+    for array in arrays:
+        end = start + array.shape[axis]
+        assign(whole[(slice(None),) * axis + (slice(start, end),)], array)
+        start = end
     return result
 
 
-def _concatenable(tensor: LiteTensor, first: LiteTensor, dim: int) -> Array:
+def _concatenable(tensor: LiteTensor, first: LiteTensor, dim: int) -> Values:
     array, wanted = tensor._array, first._array
     if wanted is None or not -wanted.ndim <= dim < wanted.ndim:
         fail("the dim in concat is error.")

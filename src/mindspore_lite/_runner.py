@@ -14,6 +14,10 @@ from mindspore_lite.tensor import Array, Format, Tensor, input_tensor, output_te
 
 NAME = "ModelParallelRunner's build from file failed"
 ENDLESS = 1 << 31  # the original refuses nobody
+_HOST_ONLY = (
+    "{} is on a GPU; a ModelParallelRunner takes and gives tensors of the host, which wait for a worker. "
+    "Tensor(tensor) is such a copy; Model.predict takes tensors on a GPU"
+)
 
 
 class ModelParallelRunner:
@@ -77,8 +81,9 @@ class ModelParallelRunner:
 
         Args:
             inputs: A list or tuple with one Tensor per input, in the order of `get_inputs`. Their sizes may be others
-                than those of the file, where the model can take them.
-            outputs: Tensors to write the results into. A tensor whose memory has the size of the result keeps it.
+                than those of the file, where the model can take them. They are on the host, whatever the device.
+            outputs: Tensors of the host to write the results into. A tensor whose memory has the size of the result
+                keeps it.
 
         Returns:
             The `outputs` given, or new tensors. Their data is not touched by later calls.
@@ -99,7 +104,9 @@ class ModelParallelRunner:
         try:
             results = self._pool.ask([self._array(place, tensor) for place, tensor in enumerate(inputs)])
         except LitehouseError as error:
-            raise RuntimeError(f"predict failed! {error}") from error
+            lost = next((info.name for info, tensor in zip(self._inputs, inputs, strict=True) if tensor._device), None)
+            text = error if lost is None else _HOST_ONLY.format(f"Input {lost!r}")
+            raise RuntimeError(f"predict failed! {text}") from error
         if outputs:
             for tensor, array in zip(outputs, results, strict=True):
                 tensor._receive(array)
@@ -137,5 +144,7 @@ class ModelParallelRunner:
         for index, tensor in enumerate(outputs):
             if not isinstance(tensor, Tensor):
                 raise TypeError(f"outputs element must be Tensor, bug got {type(tensor)} at index {index}.")
+            if tensor._device:
+                raise RuntimeError(f"predict failed! {_HOST_ONLY.format(f'outputs[{index}]')}")
         if outputs and len(outputs) != len(self._output_names):
             raise RuntimeError(f"predict failed! The model has {len(self._output_names)} outputs, not {len(outputs)}.")

@@ -117,7 +117,7 @@ def arrays_of(weights: object, settings: Settings) -> dict[str, Array]:
     empty = [name for name, tensor in zip(named, tensors, strict=True) if tensor._array is None]
     if empty:
         raise WeightError(f"tensors have no data; set it first: {', '.join(map(repr, empty))}")
-    return {name: tensor._array for name, tensor in zip(named, tensors, strict=True) if tensor._array is not None}
+    return {name: tensor.get_data_to_numpy() for name, tensor in zip(named, tensors, strict=True)}
 
 
 def check_weights(weights: object) -> list[Tensor]:

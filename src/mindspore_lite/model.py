@@ -1,5 +1,6 @@
 """`Model`: a network that was built from a file and can predict."""
 
+import functools
 import json
 import os
 from collections.abc import Callable, Sequence
@@ -10,7 +11,9 @@ import numpy as np
 
 import litehouse
 from litehouse import LitehouseError, Options, Session
+from litehouse.device import named
 from mindspore_lite._checks import check_elements, check_instance, check_list, check_sections
+from mindspore_lite._device_tensor import DeviceRun, explain, wrong_place
 from mindspore_lite._group import ModelGroup as ModelGroup
 from mindspore_lite._group import ModelGroupFlag as ModelGroupFlag
 from mindspore_lite._group import shares_workspace
@@ -59,6 +62,7 @@ class Model:
         self._inputs: tuple[Description, ...] = ()
         self._run: Callable[[list[Array]], list[Array]] | None = None  # once built, and of fixed shapes
         self._output_names: tuple[str, ...] = ()
+        self._device = "cpu"
         self._weights = Settings()
         self._handle = ""
         self._group: ModelGroup | None = None
@@ -139,6 +143,7 @@ class Model:
             self._is_spoilt = True
             raise RuntimeError(f"build_from_file failed! Error is {error}") from error
         self._output_names = tuple(info.name for info in session.model.outputs)
+        self._device = named(session.options.device)
         self._set_inputs(session)
         self._session = session
 
@@ -163,7 +168,8 @@ class Model:
 
     def _set_inputs(self, session: Session) -> None:
         self._inputs = describe(session.inputs)
-        self._run = None if any(-1 in info.shape for info in self._inputs) else session.run
+        run = DeviceRun(session) if session.options.device_kind == "gpu" else session.run
+        self._run = None if any(-1 in info.shape for info in self._inputs) else run
 
     def get_inputs(self) -> list[Tensor]:
         """Give new tensors with the names, types and shapes of the inputs; none before the model is built."""
@@ -180,22 +186,26 @@ class Model:
             inputs: A list or tuple with one Tensor or array per input, in the order of `get_inputs`. Of an array, only
                 the element type and the count of bytes must agree with the input.
             outputs: Tensors to write the results into. A tensor whose memory has the size of the result keeps it.
+                Tensors on the GPU that the model runs on are filled there.
 
         Returns:
-            The `outputs` given, or new tensors. Their data is not touched by later calls.
+            The `outputs` given, or new tensors, on the host. Their data is not touched by later calls.
 
         Raises:
             TypeError: An argument is of the wrong type.
-            RuntimeError: The count of inputs, or the shape or type of one, is not the model's; or the run failed.
+            RuntimeError: The count of inputs, or the shape or type of one, is not the model's; a tensor is on a GPU
+                that the model does not run on; or the run failed.
         """
         if not isinstance(inputs, (list, tuple)):
             raise TypeError(f"inputs must be list or tuple, but got {type(inputs)}.")
         expected = self._inputs
         if len(inputs) != len(expected):
             raise RuntimeError(f"model input len:{len(expected)} not equal input len:{len(inputs)}!")
+        run = self._run
         if outputs is not None:
             self._check_outputs(outputs)
-        run = self._run
+            if isinstance(run, DeviceRun):
+                run = functools.partial(run, outputs=outputs)
         if run is None:
             raise RuntimeError(f"predict failed! {self._why_not_ready()}")
         arrays: list[Array] = []
@@ -207,7 +217,8 @@ class Model:
         try:
             results = run(arrays)
         except LitehouseError as error:
-            raise RuntimeError(f"predict failed! {error}") from error
+            names = [info.name for info in expected]
+            raise RuntimeError(f"predict failed! {explain(error, names, arrays, self._device)}") from error
         if outputs:
             for tensor, array in zip(outputs, results, strict=True):
                 tensor._receive(array)
@@ -222,6 +233,9 @@ class Model:
         check_list("outputs", outputs, Tensor)
         if outputs and len(outputs) != len(self._output_names):
             raise RuntimeError(f"predict failed! The model has {len(self._output_names)} outputs, not {len(outputs)}.")
+        for name, tensor in zip(self._output_names, outputs, strict=False):
+            if tensor._device and tensor._device != self._device:
+                raise RuntimeError(f"predict failed! {wrong_place(f'Output {name!r}', tensor._device, self._device)}")
 
     def resize(self, inputs: Sequence[Tensor], dims: Sequence[Sequence[int]]) -> None:
         """Change the shapes of the inputs.

@@ -4,10 +4,11 @@ import logging
 import math
 from collections.abc import Sequence
 from enum import Enum
-from typing import NoReturn
+from typing import Any
 
 import numpy as np
 
+from litehouse import device as devices
 from mindspore_lite._checks import check_instance, check_sequence
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
@@ -61,11 +62,11 @@ class Format(Enum):
     NC8HW8 = 19
 
 
-_NUMPY_TYPES: dict[DataType, np.dtype[np.generic]] = {
+NUMPY_TYPES: dict[DataType, np.dtype[np.generic]] = {
     kind: np.dtype(kind.name.lower()) for kind in DataType if kind not in (DataType.UNKNOWN, DataType.INVALID)
 }
 _DATA_TYPES = {
-    np.dtype(code).num: kind for kind, dtype in _NUMPY_TYPES.items() for code in "?bBhHiIlLqQefd" if dtype == code
+    np.dtype(code).num: kind for kind, dtype in NUMPY_TYPES.items() for code in "?bBhHiIlLqQefd" if dtype == code
 }
 
 
@@ -81,7 +82,7 @@ def element_count(shape: tuple[int, ...]) -> int:
 
 def byte_count(dtype: DataType, shape: tuple[int, ...]) -> int:
     """Give the number of bytes, 0 for a type that has none."""
-    return element_count(shape) * _NUMPY_TYPES[dtype].itemsize if dtype in _NUMPY_TYPES else 0
+    return element_count(shape) * NUMPY_TYPES[dtype].itemsize if dtype in NUMPY_TYPES else 0
 
 
 def fit(array: Array, dtype: DataType, shape: tuple[int, ...]) -> Array:
@@ -107,20 +108,21 @@ def fit(array: Array, dtype: DataType, shape: tuple[int, ...]) -> Array:
             f"data shape not equal! Numpy shape: {list(array.shape)}, Tensor shape: {list(shape)}: "
             "the axes are in another order; transpose the array"
         )
-    return np.asarray(array, dtype=_NUMPY_TYPES[dtype], order="C").reshape(shape)
+    return np.asarray(array, dtype=NUMPY_TYPES[dtype], order="C").reshape(shape)
 
 
 class Tensor:
     """An input or output of a model, with its data.
 
     Data that was set from an array is that array's memory: `Model.predict` sees what is written to the array later.
+    A tensor on a GPU has memory of its own there, which data is copied to.
 
     Args:
-        tensor: Where the data comes from: an array, whose memory is used, or another Tensor, which is copied.
-            With none, the tensor has zeros of the given shape and dtype.
+        tensor: Where the data comes from: an array, whose memory is used, or another Tensor, which is copied, from
+            wherever it is. With none, the tensor has zeros of the given shape and dtype.
         shape: The shape; must agree with that of `tensor`.
         dtype: The type of the elements; must agree with that of `tensor`.
-        device: None, the host. A device as `"ascend:0"` is refused.
+        device: None, the host; `"gpu"` or `"gpu:0"`, a GPU. A device as `"ascend:0"` is refused.
 
     Example:
         >>> tensor = Tensor(np.zeros((2, 3), np.float32))
@@ -136,6 +138,7 @@ class Tensor:
     _name = ""
     _format = Format.DEFAULT
     _is_shared = False  # with an array that the caller holds, too
+    _device = ""  # the GPU that it is on; none is the host
 
     def __init__(
         self,
@@ -150,7 +153,7 @@ class Tensor:
         if dtype is not None:
             check_instance("dtype", dtype, DataType)
         if device is not None:
-            _refuse_device(device)
+            self._move_to(device)
         if isinstance(tensor, Tensor):
             self._copy(tensor, shape, dtype)
         elif isinstance(tensor, np.ndarray):
@@ -161,6 +164,13 @@ class Tensor:
             self._shape = tuple(map(int, shape))
             self._dtype = dtype
             self._allocate()
+
+    def _move_to(self, device: str) -> None:
+        """Be a tensor on a GPU: one on the host, which most are, need not ask where it is."""
+        from mindspore_lite._device_tensor import DeviceTensor
+
+        self._device = _find_device(device)
+        self.__class__ = DeviceTensor
 
     def _copy(self, source: "Tensor", shape: Sequence[int] | None, dtype: DataType | None) -> None:
         if shape is not None and list(shape) != source.shape:
@@ -174,7 +184,11 @@ class Tensor:
         self._name, self._format = source._name, source._format
         self._shape, self._dtype = tuple(source.shape), source.dtype
         if source._array is not None:
-            self._array = source._array.copy()
+            self._take(source._array)
+
+    def _take(self, array: Array) -> None:
+        """Copy an array, or the memory of a GPU, into memory of the tensor's own."""
+        self._array = array.copy()
 
     def _adopt(self, array: Array, shape: Sequence[int] | None, dtype: DataType | None) -> None:
         found = data_type_of(array.dtype)
@@ -193,8 +207,8 @@ class Tensor:
 
     def _allocate(self) -> Array | None:
         """Make the memory, zeroed, if the tensor has a size."""
-        if self._dtype in _NUMPY_TYPES and min(self._shape, default=0) >= 0:
-            self._array = np.zeros(self._shape, _NUMPY_TYPES[self._dtype])
+        if self._dtype in NUMPY_TYPES and min(self._shape, default=0) >= 0:
+            self._array = np.zeros(self._shape, NUMPY_TYPES[self._dtype])
         return self._array
 
     def _receive(self, array: Array) -> None:
@@ -217,7 +231,7 @@ class Tensor:
         array = self._array
         self._array, self._dtype, self._shape = None, dtype, shape
         if array is not None and array.nbytes and array.nbytes == self.data_size:
-            self._array = array.reshape(-1).view(_NUMPY_TYPES[dtype]).reshape(shape)
+            self._array = array.reshape(-1).view(NUMPY_TYPES[dtype]).reshape(shape)
 
     def __str__(self) -> str:
         return f"{_lines(self)}\ndevice: {self.device}."
@@ -277,11 +291,11 @@ class Tensor:
 
     @property
     def device(self) -> str:
-        """Where the data is: `"None:-1"` is the host."""
-        return "None:-1"
+        """Where the data is: `"None:-1"` is the host, `"gpu:0"` a GPU."""
+        return self._device or "None:-1"
 
     def set_data_from_numpy(self, numpy_obj: Array) -> None:
-        """Use an array as this tensor's data, without a copy if it is in C order.
+        """Use an array as this tensor's data, without a copy if it is in C order. On a GPU, copy it there.
 
         Only the element type and the count of bytes must agree; the tensor keeps its shape. An array whose axes are in
         another order (channels first, where the model takes them last) is refused.
@@ -305,9 +319,29 @@ class Tensor:
         self._is_shared = True
 
     def get_data_to_numpy(self) -> Array:
-        """Give a writable view of the tensor's memory: zeros, if no data was set."""
+        """Give a writable view of the tensor's memory: zeros, if no data was set. Of a GPU's memory, give a copy."""
         array = self._allocate() if self._array is None else self._array
-        return np.empty(0, _NUMPY_TYPES.get(self._dtype)) if array is None else array.view()
+        return np.empty(0, NUMPY_TYPES.get(self._dtype)) if array is None else array.view()
+
+    def __dlpack__(self, **arguments: Any) -> Any:
+        """Give the tensor's memory to another library: `torch.from_dlpack(tensor)`, `np.from_dlpack(tensor)`.
+
+        Raises:
+            BufferError: The tensor has no size.
+        """
+        return self._exported().__dlpack__(**arguments)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Tell another library where the memory is."""
+        kind, index = self._exported().__dlpack_device__()
+        return int(kind), int(index)
+
+    def _exported(self) -> Any:
+        """Give what another library takes over, with zeros in it if no data was set."""
+        array = self._allocate() if self._array is None else self._array
+        if array is None:
+            raise BufferError(f"tensor {self._name!r} of shape {self.shape} has no memory")
+        return array
 
 
 def input_tensor(name: str, dtype: DataType, shape: tuple[int, ...]) -> Tensor:
@@ -354,13 +388,19 @@ def _lines(tensor: Tensor | TensorMeta) -> str:
     )
 
 
-def _refuse_device(device: str) -> NoReturn:
+def _find_device(device: str) -> str:
+    """Give the GPU that is asked for, with its number; raise where there is none."""
     check_instance("device", device, str)
     kind, colon, index = device.partition(":")
-    if kind != "ascend":
+    if kind not in ("ascend", "gpu"):
         raise TypeError("now only support ascend device.")
     if colon and not index.removeprefix("-").isdecimal():
-        raise TypeError("device must be 'ascend:index', eg: 'ascend:0'")
+        raise TypeError(f"device must be '{kind}:index', eg: '{kind}:0'")
     if colon and int(index) < 0:
         raise TypeError("device id should >= 0.")
-    raise RuntimeError(f"no tensor can be made on {device}: tensors live on the host here. Leave `device` out.")
+    if kind == "ascend":
+        raise RuntimeError(f"no tensor can be made on {device}: tensors live on the host here. Leave `device` out.")
+    reason = devices.lack(device)
+    if reason is not None:
+        raise RuntimeError(f"no tensor can be made on {device}: {reason}. Leave `device` out for one on the host.")
+    return devices.named(device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from litehouse.device import lack, place
 from litehouse.engines.base import Names
 from litehouse.errors import EngineError
 from litehouse.options import Options
@@ -36,20 +37,11 @@ class TorchEngine:
             return "on the CPU it is used only where it is asked for"
         if options.device_kind == "ascend":
             return "it does not run on 'ascend'"
-        try:
-            import torch
-        except ImportError as error:
-            return f"torch does not import ({error}); install litehouse[gpu]"
-        if options.device_kind == "cpu":
-            return None
-        if not torch.cuda.is_available():
-            return "torch finds no GPU; check the driver, and that torch is built for CUDA"
-        index, count = int(options.device.partition(":")[2] or 0), torch.cuda.device_count()
-        return None if index < count else f"there is no GPU {index}: torch finds {count}, from 0 on"
+        return lack(options.device)
 
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
         """With kernels that are made for the network, and with channels last."""
-        if options.device_kind == "cpu" or (precision == "fp32" and options.precision == "fp16"):
+        if place(options.device).type == "cpu" or (precision == "fp32" and options.precision == "fp16"):
             return ()
         last = f"{COMPILED} {LAST}" if _has_images(model) else COMPILED
         if options.tune == "full":
@@ -68,15 +60,11 @@ class TorchEngine:
         form: str = "",
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
-        import torch
-
         from litehouse.engines.shell import prepared
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.passes import halve, speed_up
 
-        kind, _, index = options.device.partition(":")
-        place = torch.device("cpu") if kind == "cpu" else torch.device("cuda", int(index or 0))
         whole, is_rewritten = prepared(model, shapes, parts), False
         try:
             if not is_plain:
@@ -89,7 +77,7 @@ class TorchEngine:
         except Exception as error:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
-        program = TorchProgram(lowered, Names.of(model), place, precision, is_fixed=is_fixed, form=form)
+        program = TorchProgram(lowered, Names.of(model), place(options.device), precision, is_fixed=is_fixed, form=form)
         program.is_rewritten = is_rewritten
         return program
 
