@@ -74,7 +74,7 @@ class Copies:
         from litehouse import device
 
         self.up = self.down = 0
-        upload, download, assign = device._upload, device._download, device.assign
+        upload, download = device._upload, device._download
 
         def counted_upload(tensor, array):
             self.up += 1
