@@ -67,7 +67,7 @@ class Session:
         if attached is None:
             session._begin(loaded)
         else:
-            session._begin(loaded, Live(loaded.model, loaded.built.engine.hold, attached.now.arrays))
+            session._begin(loaded, Live(loaded.model, loaded.built.engine, attached.now.arrays))
             session._follow_from(attached, attached.now)
         return session
 
@@ -87,7 +87,7 @@ class Session:
 
     def _begin(self, loaded: Loaded, live: Live | None = None) -> None:
         self.model, self.options = loaded.model, loaded.options
-        self._live = live or Live(loaded.model, loaded.built.engine.hold)
+        self._live = live or Live(loaded.model, loaded.built.engine)
         self._live.sessions.add(self)
         self._attached: Attached | None = None
         self._followed: Received | None = None  # what is in use of it
@@ -439,6 +439,7 @@ class Session:
         if not self.model.live:
             self._swap(changed, take, sharing)
         elif sharing is None:
+            self._live.engine.update(self.model, changed)
             take(changed)
         else:
             take(sharing.place(changed))
@@ -519,12 +520,15 @@ class Session:
         """Run with tensors of other libraries, by DLPack: what is given as such, comes back as tensors of torch."""
         if "tensors" not in build.capabilities:
             return self.run([from_dlpack(*pair) for pair in zip(inputs, build.inputs, strict=True)])
-        from litehouse.engines.torch.tensors import adopt
+        from litehouse.engines.torch.tensors import adopt, with_arrays
 
         tensors = [adopt(*pair) for pair in zip(inputs, build.inputs, strict=True)]
         runner: Any = build.take()
         try:
-            return self._run_with_more(runner.run_tensors, tensors) if self._takes_more else runner.run_tensors(tensors)
+            if not self._takes_more:
+                return runner.run_tensors(tensors)  # type: ignore[no-any-return]
+            count = len(self.model.states)
+            return self._run_with_more(lambda given: with_arrays(runner.run_tensors(given), count), tensors)
         finally:
             build.runners.append(runner)
 

@@ -444,6 +444,7 @@ class AttachedModel(Model):
         model.updatable, model.live = tuple(facts["updatable"]), tuple(facts["live"])
         model.weights = Weights.of({state.name: base.arrays[f"{STATE}{state.name}"] for state in model.states})
         model.defaults, model.files, model.is_secret, model.origin, model.read_from = {}, {}, False, None, None
+        model.shelf = {}
         model.translate = model._translate_again if facts["is_translated_anew"] else None
         return model
 
