@@ -3,7 +3,9 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,18 +76,16 @@ class Copies:
         from litehouse import device
 
         self.up = self.down = 0
-        upload, download, assign = device._upload, device._download, device.assign
+        for name in ("_upload", "_upload_pinned", "_download", "_download_into"):
+            monkeypatch.setattr(device, name, self._counted(name, getattr(device, name)))
 
-        def counted_upload(tensor, array):
-            self.up += 1
-            upload(tensor, array)
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.up += name.startswith("_upload")
+            self.down += name.startswith("_download")
+            return function(*arguments)
 
-        def counted_download(tensor):
-            self.down += 1
-            return download(tensor)
-
-        monkeypatch.setattr(device, "_upload", counted_upload)
-        monkeypatch.setattr(device, "_download", counted_download)
+        return call
 
     def taken(self) -> tuple[int, int]:
         """How many went there and came back since the last call."""
