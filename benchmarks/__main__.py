@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 WITH_OPTIONS = (
     *("suite", "serving", "latency", "worker_memory", "swaps", "soak"),
-    *("shared_memory", "updates", "mixtures", "ranks"),
+    *("shared_memory", "updates", "mixtures", "ranks", "gpu"),
 )
 ALL = (*WITH_OPTIONS, "start", "overhead", "import_time", "load", "precision", "megengine")
 

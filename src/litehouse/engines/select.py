@@ -244,7 +244,7 @@ def _challenge(
         heat = _raced(options, [heat.winner, *parts], samples, progress, before=heat)
     if len(built) + len(parts) == 1:
         return first.selected("nothing else can run it" + _unused(options, built))
-    if crowding.is_felt():
+    if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
     return heat.winner.selected(heat.reason + _unused(options, built), heat.figures)
 

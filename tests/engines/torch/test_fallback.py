@@ -10,6 +10,7 @@ import torch
 from engines.torch.against_runtime import agrees, whole
 from onnx import TensorProto as T
 from onnx import helper
+from onnx.defs import onnx_opset_version
 
 from litehouse import EngineError
 from litehouse.engines.torch.fallback import Fallback
@@ -18,13 +19,13 @@ from litehouse.engines.torch.values import as_tensor
 X = torch.tensor([1.0, -2.0, 3.0])
 
 
-def fallback(op: str, inputs: str, outputs: str = "y", **attributes: Any) -> Fallback:
+def fallback(op: str, inputs: str, outputs: str = "y", version: int = 21, **attributes: Any) -> Fallback:
     proto = helper.make_node(op, inputs.split(), [name.strip("_") for name in outputs.split()], **attributes)
     takes = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in proto.input]
     gives = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in proto.output if name]
     graph = helper.make_graph([proto], "graph", takes, gives)
-    model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)]))
-    return Fallback(model.graph[0], {"": 21}, "file")
+    model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)]))
+    return Fallback(model.graph[0], {"": version}, "file")
 
 
 @pytest.mark.parametrize(
@@ -102,3 +103,9 @@ def test_what_onnx_runtime_lacks_too_says_so() -> None:
 def test_what_fails_says_so() -> None:
     with pytest.raises(EngineError, match="ONNX Runtime failed while running"):
         fallback("Reshape", "x s")([X, torch.tensor([7])])
+
+
+def test_version_that_onnx_runtime_does_not_know_yet() -> None:
+    newest = onnx_opset_version()
+    for version in (newest, newest + 1):
+        assert fallback("Abs", "x", version=version)([X])[0].tolist() == [1, 2, 3]

@@ -83,7 +83,13 @@ def test_outputs_that_are_inputs_and_constants() -> None:
 
 
 def test_outputs_own_their_memory() -> None:
-    model = whole([node("Reshape", ["x", "n"], ["v"])], {"x": X}, ["x", "v"], {"n": np.array([-1])})
+    nodes = [
+        *(node("Reshape", ["x", "n"], ["v"]), node("Expand", ["w", "n2"], ["e"]), node("Identity", ["w"], ["w2"])),
+        *(node("Split", ["x"], ["p", "q"], axis=0, num_outputs=2), node("Expand", ["x", "n3"], ["f"])),
+    ]
+    constants = {"w": np.ones((1, 3), np.float32), "n": np.array([-1]), "n2": np.array([4, 3])}
+    constants["n3"] = np.array([5, 2, 3])
+    model = whole(nodes, {"x": X}, ["x", "v", "e", "w2", "p", "q", "f"], constants)
     program = TorchEngine().compile(read(model), Options(engine="torch", cache=False))
     runner, given = program.bind(), X.copy()
     first = runner.run([given])
@@ -185,3 +191,31 @@ def test_views_of_what_is_freed_stay_right(axis: int) -> None:
     nodes += [node("Add", ["q", "q"], ["z"]), node("Transpose", ["p"], ["t"])]
     x = X[:, :2].copy()
     agrees(whole(nodes, {"x": x}, ["t", "z"], opset=11), {"x": x})
+
+
+def test_one_known_index_gives_a_view() -> None:
+    nodes = [node("Gather", ["x", "one"], ["y"], axis=1), node("Gather", ["x", "both"], ["z"], axis=1)]
+    inputs = {"x": X, "both": np.array([1, -1])}
+    model = whole(nodes, inputs, ["y", "z"], {"one": np.array([[-1]])})
+    assert [step.known for step in lowered(model).block.steps] == [(False, True), (False, False)]
+    agrees(model, inputs)
+    gather = lowered(model).block.steps[0].function
+    assert gather is not None
+    x = torch.from_numpy(X)
+    assert gather(x, torch.tensor([[-1]])).data_ptr() == x[0, 2:].data_ptr()
+
+
+def test_text_that_is_repeated_beforehand() -> None:
+    texts = np.array(["a", "b"], object)
+    nodes = [node("Tile", ["k", "n"], ["t"]), node("Concat", ["s", "t"], ["y"], axis=0)]
+    agrees(whole(nodes, {"s": texts}, ["y"], {"k": texts, "n": np.array([2])}), {"s": texts}, may_lack={"Concat"})
+
+
+def test_many_constants_are_folded_fast() -> None:
+    """Each step costs the same, however many there are."""
+    nodes = [node("Add", [f"v{place}", "one"], [f"v{place + 1}"]) for place in range(3000)]
+    nodes += [node("Add", ["x", "v3000"], ["y"])]
+    model = whole(nodes, {"x": X}, ["y"], {"v0": np.float32([1]), "one": np.float32([1])})
+    assert ops(model) == ["Add"]
+    (found,) = run(model, {"x": X})
+    np.testing.assert_array_equal(found, X + 3001)

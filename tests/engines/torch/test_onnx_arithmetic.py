@@ -12,8 +12,6 @@ OPS = (
 WIDE = "torch hardly computes with 64 bits without a sign"
 LACKING = dict.fromkeys(["test_div_uint64", "test_max_uint64", "test_min_uint64"], WIDE)
 NOWHERE = {
-    "test_bitshift_left_uint64": "nor does ONNX Runtime have this opset",
-    "test_bitshift_right_uint64": "nor does ONNX Runtime have this opset",
     "test_mod_uint64": "nor does ONNX Runtime have this opset",
     "test_pow_types_float32_uint64": "nor does ONNX Runtime compute it",
 }

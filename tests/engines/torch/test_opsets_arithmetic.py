@@ -109,10 +109,23 @@ def test_clip_by_attributes_holds_inf() -> None:
 
 
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
-@pytest.mark.parametrize("dtype", ["uint8", "uint32"])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
 def test_bit_shift(dtype: str, direction: str) -> None:
-    x = np.array([1, 2, 200, np.iinfo(dtype).max], dtype)
-    agrees("BitShift", x, np.array([1, 5, 3, 7], dtype), direction=direction)
+    largest = np.iinfo(dtype).max
+    x, y = np.array([1, 2, 200, largest, largest, largest - 5], dtype), np.array([1, 5, 3, 7, 0, 1], dtype)
+    if dtype != "uint16":  # which ONNX Runtime lacks
+        agrees("BitShift", x, y, direction=direction)
+    (found,) = on_torch(one_op("BitShift", [x, y], direction=direction), [x, y])
+    np.testing.assert_array_equal(found, x << y if direction == "LEFT" else x >> y)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])
+def test_all_bits_are_shifted_out(dtype: str, direction: str) -> None:
+    limits = np.iinfo(dtype)
+    x, y = np.full(4, limits.max, dtype), np.array([limits.bits, limits.bits + 1, 200, limits.max], dtype)
+    (found,) = on_torch(one_op("BitShift", [x, y], direction=direction), [x, y])
+    assert found.tolist() == [0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("op", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])

@@ -6,7 +6,10 @@ import pytest
 from engines.torch.beside_runtime import agrees, on_torch, one_op
 from onnx import TensorProto, helper
 
-DTYPES = (*("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "float16", "float32", "float64"),)
+DTYPES = (
+    *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
+    *("float16", "float32", "float64"),
+)
 FLOATS = np.array([0.0, -0.0, 0.4, 1.9, 2.5, 77.0, 100.7], np.float64)
 
 
@@ -23,6 +26,14 @@ def test_pairs(source: str, target: str) -> None:
 def test_integers_wrap(target: str) -> None:
     x = np.array([300, -300, 2**20 + 7, -(2**31), 2**31 - 1], np.int64)
     agrees("Cast", x, to=helper.np_dtype_to_tensor_dtype(np.dtype(target)), opset=13)
+
+
+@pytest.mark.parametrize("target", ["float32", "float64", "int64", "uint32", "int32", "uint8", "uint16"])
+def test_large_numbers_without_a_sign(target: str) -> None:
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+    for source in ("uint16", "uint32", "uint64"):
+        largest = np.iinfo(source).max
+        agrees("Cast", np.array([largest, largest - 3, largest // 2 + 1, 7], source), to=to, opset=13)
 
 
 def test_what_is_not_zero_is_true() -> None:

@@ -140,3 +140,12 @@ def test_no_steps():
     y, h = on_torch(source, made[0][:0])
     assert y.shape == (0, 1, BATCH, SIZE)
     np.testing.assert_array_equal(h, made[5])
+
+
+def test_no_sequences():
+    """ONNX Runtime ends the process."""
+    node = onnx.helper.make_node("LSTM", ["x", "w", "r"], ["y", "y_h", "y_c"], hidden_size=SIZE)
+    weights = dict(zip("wr", inputs_of("LSTM", 1)[1:3], strict=True))
+    source = model([node], {"x": [TIMES, "n", WIDTH]}, {"y": None, "y_h": None, "y_c": None}, weights)
+    shapes = [found.shape for found in on_torch(source, numbers(TIMES, 0, WIDTH))]
+    assert shapes == [(TIMES, 1, 0, SIZE), (1, 0, SIZE), (1, 0, SIZE)]

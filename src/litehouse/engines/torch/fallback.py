@@ -80,9 +80,24 @@ class Fallback:
         inputs = [_declared(f"in_{place}", array, dtype) for place, array in enumerate(arrays) if array is not None]
         gives = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
         graph = onnx.helper.make_graph(nodes, "op", inputs, gives)
-        imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self._versions.items()]
+        imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self._imports().items()]
         model: bytes = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
         return model
+
+    def _imports(self) -> dict[str, int]:
+        """The versions that first had the op as it is: the file's may be newer than ONNX Runtime."""
+        domain = self._node.domain or ""
+        first = _first_version(self._node.op_type, domain, self._node.version or self._versions.get(domain, 1))
+        return {"": _first_version("Cast", "", self._versions.get("", 1)), domain: first}
+
+
+def _first_version(op: str, domain: str, version: int) -> int:
+    import onnx
+
+    try:
+        return int(onnx.defs.get_schema(op, version, domain).since_version)
+    except onnx.defs.SchemaError:  # not one of ONNX's own
+        return version
 
 
 def _session(model: bytes) -> Any:

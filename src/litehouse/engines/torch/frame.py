@@ -144,10 +144,10 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
     )
 
 
-# Ops that take bits as they are.
-BITS = frozenset({"BitCast"})
+# Ops that take numbers without a sign as they are.
+BITS = frozenset({"BitCast", "BitShift", "Cast", "CastLike"})
 # Ops that give another type than they take; and which results of others are indices.
-NOT_BACK = frozenset({"ArgMax", "ArgMin", "Cast", "NonZero", "Shape", "Size"})
+NOT_BACK = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
 INDICES = {"TopK": (1,), "MaxPool": (1,), "Unique": (1, 2, 3)}
 
 

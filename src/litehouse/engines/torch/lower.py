@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,14 +69,14 @@ class _Lowering:
         self._versions = {domain or "": version for domain, version in whole.opset_imports.items()}
         self._slots: dict[ir.Value, int] = {}
         self._constants: list[Any] = []
+        self._nothing: list[Any] = []  # as long, for frames that only have constants
         self._on_host: set[int] = set()  # slots whose numbers follow from sizes
-        self._changing: set[int] = set()
         self._lacking: list[Step] = []
 
     def lowered(self, live: frozenset[str]) -> Lowered:
         graph = self._whole.graph
         for value in graph.inputs:
-            self._changing.add(self._slot(value))
+            self._slot(value)
         block = self._block(graph)
         _set_frees(block, frozenset(block.outputs), self._kept())
         given = {slot for slot in block.outputs if isinstance(self._constants[slot], torch.Tensor)}
@@ -91,6 +92,7 @@ class _Lowering:
         if value not in self._slots:
             self._slots[value] = len(self._constants)
             self._constants.append(None)
+            self._nothing.append(None)
         return self._slots[value]
 
     def _block(self, graph: ir.Graph) -> Block:
@@ -129,7 +131,7 @@ class _Lowering:
             op=node.op_type,
             name=node.name or "",
             function=None if fitting is None else _bound(fitting, attributes, len(node.outputs)),
-            known=tuple(fitting is not None and fitting.knows(place) for place in range(len(inputs))),
+            known=tuple(fitting is not None and self._knows(fitting, place, inputs) for place in range(len(inputs))),
             inputs=inputs,
             outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
             fallback=Fallback(node, self._versions, self._path),
@@ -147,6 +149,11 @@ class _Lowering:
             self._lacking.append(step)
         return step
 
+    def _knows(self, fitting: Op, place: int, inputs: tuple[int, ...]) -> bool:
+        value = self._constants[inputs[place]] if inputs[place] != NONE else None
+        is_single = isinstance(value, torch.Tensor) and value.numel() == 1
+        return fitting.knows(place) or (is_single and fitting.sees(place))
+
     def _follows_from_sizes(self, step: Step) -> bool:
         slots = [slot for slot in step.inputs if slot != NONE]
         is_known = [slot in self._on_host or self._constants[slot] is not None for slot in slots]
@@ -160,20 +167,18 @@ class _Lowering:
             start, limit, delta = (float(value) for value in known)
             return delta != 0 and (limit - start) / delta <= MAX_FOLDED
         size = float(np.prod(known[-1].double().numpy())) if known else 0.0
-        return size * (known[0].numel() if step.op == "Tile" else 1) <= MAX_FOLDED
+        return size * (math.prod(known[0].shape) if step.op == "Tile" else 1) <= MAX_FOLDED
 
     def _folded(self, step: Step) -> Step | None:
         """Compute a step that depends on constants alone; keep it where that fails: it may never be reached."""
-        frame = Frame(self._constants, [None] * len(self._constants), CPU)
+        frame = Frame((), (), CPU)
+        frame.host, frame.device = self._constants, self._nothing  # what it gives is a constant at once
         step.is_on_host = True
         try:
-            with torch.no_grad():
+            with torch.inference_mode():
                 step.run(frame)
         except EngineError:
             return step
-        for slot in step.outputs:
-            if slot != NONE:
-                self._constants[slot] = frame.host[slot]
         return None
 
     def _attribute(self, node: ir.Node, attribute: ir.Attr) -> Any:

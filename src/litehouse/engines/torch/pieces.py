@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -86,7 +88,10 @@ class Capture:
             done = run()  # once as it is: kernels are chosen, and memory is taken
             if frame.place.type == "cuda":
                 graph = torch.cuda.CUDAGraph()
-                with torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"):
+                with (
+                    torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
+                    _nothing_freed(),
+                ):
                     done = run()
                 self.graph: Graph = graph
         self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
@@ -148,6 +153,18 @@ class Capture:
             frame.device[slot] = tensor
         for slot, value in self.host.items():
             frame.host[slot] = value
+
+
+@contextlib.contextmanager
+def _nothing_freed() -> Iterator[None]:
+    """Without the collection of garbage: to free memory of a GPU would end what is being captured."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _like(frame: Frame, slot: int) -> Tensor:

@@ -108,7 +108,7 @@ class TorchRunner:
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
         self._shortcut: Shortcut | None = None
-        self._shortcut_shapes: list[tuple[int, ...]] = []
+        self._sizes: list[tuple[int, ...]] = []  # that it is for
         self._reading: Any = None  # the event at which the device has read what a run without an end staged for it
         self._cut()
 
@@ -122,8 +122,10 @@ class TorchRunner:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""
         self._finish_reading()
-        shortcut = self._shortcut if self._shortcut_shapes == [array.shape for array in inputs] else None
-        return self._run_arrays(inputs) if shortcut is None else shortcut.run(inputs)
+        shortcut = self._shortcut
+        if shortcut is None or not shortcut.takes_arrays or self._sizes != [array.shape for array in inputs]:
+            return self._run_arrays(inputs)
+        return shortcut.run(inputs)
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
@@ -131,20 +133,20 @@ class TorchRunner:
         with self._at_work():
             frame = self._run(given)
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
-            self._find_shortcut(inputs)
+            self._find_shortcut(given)
             if self._stream is None:
                 return [as_array(value).copy() for value in results]
             return self._downloaded(results)
 
-    def _find_shortcut(self, inputs: Sequence[np.ndarray]) -> None:
+    def _find_shortcut(self, inputs: Sequence[Any]) -> None:
         """Let the next run of the same sizes go a shorter way, where there is one."""
         program, whole = self._program, self._parts[0] if len(self._parts) == 1 else None
         capture = whole.latest if isinstance(whole, Piece) else None
-        if capture is None:
-            self._shortcut = None
-            return
-        self._shortcut = Shortcut.find(capture, program.fed, program.lowered.block.outputs, self._stream)
-        self._shortcut_shapes = [array.shape for array in inputs]
+        given = program.lowered.block.outputs
+        self._shortcut = None
+        if self._stream is not None and capture is not None and all(slot in capture.device for slot in given):
+            self._shortcut = Shortcut(capture, program.fed, given, self._stream)
+            self._sizes = [tuple(value.shape) for value in inputs]
 
     def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for inputs that may be on the device; they are there, and own their memory.
@@ -152,9 +154,14 @@ class TorchRunner:
         The run takes its place in the caller's stream: it sees what was begun there before, and what is begun there
         behind it sees the outputs. The caller need not wait.
         """
+        self._finish_reading()
+        shortcut = self._shortcut
+        if shortcut is not None and self._sizes == [tuple(tensor.shape) for tensor in inputs]:
+            with torch.no_grad():
+                return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
-            self._finish_reading()
             frame = self._run(inputs)
+            self._find_shortcut(inputs)
             outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):

@@ -23,6 +23,7 @@ class Op:
         parameters: The names of its inputs.
         attributes: The names of the attributes that it knows.
         known: The inputs whose numbers it must know, as a shape: it gets these as tensors on the CPU.
+        seen: The inputs that it gets so where they are single constants.
         is_variadic: Whether it takes any number of inputs.
         takes_outputs: Whether it is told how many outputs are wanted, as `outputs`.
         since: The first version of its domain that it serves.
@@ -32,6 +33,7 @@ class Op:
     parameters: tuple[str, ...]
     attributes: frozenset[str]
     known: frozenset[str]
+    seen: frozenset[str]
     is_variadic: bool
     takes_outputs: bool
     since: int
@@ -39,6 +41,10 @@ class Op:
     def knows(self, place: int) -> bool:
         """Whether the input at a place is one whose numbers it must know."""
         return self.parameters[place] in self.known if place < len(self.parameters) else False
+
+    def sees(self, place: int) -> bool:
+        """Whether the input at a place is one whose number it makes use of where it is a single constant."""
+        return self.parameters[place] in self.seen if place < len(self.parameters) else False
 
     def refusal(self, attributes: Mapping[str, Any], count: int) -> str:
         """Why it cannot take these attributes and so many inputs; empty where it can."""
@@ -53,7 +59,9 @@ class Op:
 _TABLE: dict[tuple[str, str], list[Op]] = {}
 
 
-def op(*names: str, domain: str = "", since: int = 1, known: Sequence[str] = ()) -> Callable[[Function], Function]:
+def op(
+    *names: str, domain: str = "", since: int = 1, known: Sequence[str] = (), seen: Sequence[str] = ()
+) -> Callable[[Function], Function]:
     """Register a function under the ONNX names of its op.
 
     Its positional parameters are the op's inputs, None where one is left out; its keyword parameters are the op's
@@ -65,6 +73,7 @@ def op(*names: str, domain: str = "", since: int = 1, known: Sequence[str] = ())
         domain: Its domain.
         since: The first version of the domain whose op it is. Of several functions, the newest one serves.
         known: The inputs whose numbers it must know: they arrive on the CPU.
+        seen: The inputs that arrive there where they are constants of one element, and on its device otherwise.
     """
 
     def register(function: Function) -> Function:
@@ -75,6 +84,7 @@ def op(*names: str, domain: str = "", since: int = 1, known: Sequence[str] = ())
             parameters=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
             attributes=frozenset(named - {"outputs"}),
             known=frozenset(known),
+            seen=frozenset(seen),
             is_variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
             takes_outputs="outputs" in named,
             since=since,

@@ -1,9 +1,9 @@
-"""The shortest way from arrays to arrays, for a model that was captured in one piece."""
+"""The shortest way from inputs to outputs, for a model that was captured in one piece."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,53 +15,68 @@ MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which th
 
 
 class Shortcut:
-    """A captured model with memory of the CPU beside that of the GPU."""
+    """A captured model, with memory of the CPU beside that of the GPU."""
 
     def __init__(self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any) -> None:
-        """Take the memory.
+        """Take the memory of a capture.
 
         Args:
             capture: The model, captured.
             fed: The slots of its inputs.
             given: The slots of its outputs.
-            stream: The stream that it runs on.
+            stream: The stream that arrays are run on.
         """
-        self._stream, self._capture = stream, capture
+        self._stream, self._graph = stream, capture.graph
         places = [(place, slot) for place, slot in enumerate(fed) if slot in capture.inputs]
-        self._targets = [capture.inputs[slot] for _, slot in places]
-        self._places = [place for place, _ in places]
-        self._sources = [_pinned(target) for target in self._targets]
-        self._views = [as_array(source) for source in self._sources]
+        self._inputs = [(place, capture.inputs[slot]) for place, slot in places]
         self._results = [capture.device[slot] for slot in given]
-        self._copies = [_pinned(result) for result in self._results]
-        self._arrays = [as_array(copy) for copy in self._copies]
-
-    @classmethod
-    def find(cls, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any) -> Self | None:
-        """The shortcut for a captured model; None where something is too large, or known beforehand."""
-        if stream is None or not all(slot in capture.device for slot in given):
-            return None
-        tensors = [*capture.inputs.values(), *(capture.device[slot] for slot in given)]
-        is_small = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
-        return cls(capture, fed, given, stream) if is_small else None
+        self._last: Any = stream  # that it ran on
+        self._done = torch.cuda.Event()
+        self._staged: list[tuple[int, np.ndarray, Tensor, Tensor]] = []
+        self._copies: list[tuple[Tensor, Tensor]] = []
+        tensors = [*(target for _, target in self._inputs), *self._results]
+        self.takes_arrays = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
+        if self.takes_arrays:
+            for place, target in self._inputs:
+                source = _pinned(target)
+                self._staged.append((place, as_array(source), source, target))
+            self._copies = [(_pinned(result), result) for result in self._results]
+        self._arrays = [as_array(copy) for copy, _ in self._copies]
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for these inputs, which have the sizes of the capture."""
-        before = torch.cuda.current_stream(self._stream.device)
-        torch.cuda.set_stream(self._stream)
+        """The outputs for arrays, which have the sizes of the capture."""
+        stream = self._stream
+        before = torch.cuda.current_stream(stream.device)
+        torch.cuda.set_stream(stream)
         try:
-            for place, view, source, target in zip(
-                self._places, self._views, self._sources, self._targets, strict=True
-            ):
+            self._follow(stream)
+            for place, view, source, target in self._staged:
                 np.copyto(view, inputs[place])
                 target.copy_(source, non_blocking=True)
-            self._capture.graph.replay()
-            for copy, result in zip(self._copies, self._results, strict=True):
+            self._graph.replay()
+            for copy, result in self._copies:
                 copy.copy_(result, non_blocking=True)
-            self._stream.synchronize()
+            stream.synchronize()
         finally:
             torch.cuda.set_stream(before)
         return [array.copy() for array in self._arrays]
+
+    def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs for tensors of the same sizes, on the caller's stream: nobody waits for the GPU."""
+        stream = torch.cuda.current_stream(self._stream.device)
+        self._follow(stream)
+        for place, target in self._inputs:
+            target.copy_(inputs[place], non_blocking=True)
+        self._graph.replay()
+        found = [result.clone() for result in self._results]
+        self._done.record(stream)
+        return found
+
+    def _follow(self, stream: Any) -> None:
+        """Let a stream wait for a run on another one: both use the same memory."""
+        if stream != self._last:
+            stream.wait_event(self._done)
+            self._last = stream
 
 
 def _pinned(like: Tensor) -> Tensor:

@@ -60,13 +60,22 @@ def as_tensor(array: np.ndarray) -> Any:
     if array.dtype in _BITS:
         bits, kind = _BITS[array.dtype]
         return as_tensor(array.view(bits)).view(kind)
-    if array.dtype.kind in "OSU" or array.dtype.name in _FOREIGN:
+    if array.dtype.kind in "OSU":
+        return _text(array)
+    if array.dtype.name in _FOREIGN:
         return array
     if array.dtype.kind in "iu":  # numpy has two types of 64 bits, of which torch knows one
         array = array.view(f"{array.dtype.byteorder}{array.dtype.kind}{array.dtype.itemsize}")
     if not array.dtype.isnative or not array.flags.c_contiguous:
         array = np.array(array, array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array if array.flags.writeable else _unlocked(array))
+
+
+def _text(array: np.ndarray) -> np.ndarray:
+    """Text as an array of str; files have it as bytes."""
+    made = np.empty(array.shape, object)
+    made.reshape(-1)[:] = [each.decode() if isinstance(each, bytes) else str(each) for each in array.reshape(-1)]
+    return made
 
 
 def _unlocked(array: np.ndarray) -> np.ndarray:

@@ -101,7 +101,7 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 
 @op("ThresholdedRelu")
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return torch.where(x > alpha, x, 0.0)
+    return x.masked_fill(~(x > alpha), 0)  # NaN, too
 
 
 @op("Swish")

@@ -10,6 +10,8 @@ import torch
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
+SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
 
 def _unary(name: str, function: Callable[[Tensor], Tensor]) -> None:
     """Register a torch function of one tensor that is an op by itself."""
@@ -146,7 +148,20 @@ def clip(
 
 @op("BitShift")
 def bit_shift(x: Tensor, y: Tensor, *, direction: str) -> Tensor:
+    if x.dtype in SIGNED:  # torch shifts none of these
+        kind = SIGNED[x.dtype]
+        return _shifted(x.view(kind), y.view(kind), is_left=direction == "LEFT").view(x.dtype)
     return torch.bitwise_left_shift(x, y) if direction == "LEFT" else torch.bitwise_right_shift(x, y)
+
+
+def _shifted(x: Tensor, y: Tensor, *, is_left: bool) -> Tensor:
+    """A shift of numbers whose first bit is no sign, though their dtype says so."""
+    bits = torch.iinfo(x.dtype).bits
+    y = y.masked_fill((y < 0) | (y > bits), bits)
+    if is_left:
+        return torch.bitwise_left_shift(x, y)
+    copies = torch.bitwise_left_shift(torch.full_like(y, -1), bits - y)  # of the sign, which came in from the left
+    return torch.bitwise_right_shift(x, y) & ~copies
 
 
 @op("BitwiseAnd")

@@ -33,8 +33,8 @@ class Mask:
         """All as numbers to be added to the scores."""
         if self.allowed is None:
             return self.added
-        zeros = self.allowed.new_zeros((), dtype=dtype) if self.added is None else self.added
-        return torch.where(self.allowed, zeros, -math.inf)
+        added = torch.zeros_like(self.allowed, dtype=dtype) if self.added is None else self.added
+        return added.masked_fill(~self.allowed, -math.inf)
 
 
 def _heads(x: Tensor, count: int) -> Tensor:

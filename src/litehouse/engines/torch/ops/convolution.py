@@ -174,12 +174,12 @@ def deform_conv(
     moved = offset.reshape(x.shape[0], offset_group, rows.kernel, columns.kernel, 2, rows.count, columns.count)
     places_y = moved[:, :, :, :, 0] + _starts(rows, x).reshape(rows.kernel, 1, rows.count, 1)
     places_x = moved[:, :, :, :, 1] + _starts(columns, x).reshape(1, columns.kernel, 1, columns.count)
-    image = x.reshape(x.shape[0], offset_group, -1, rows.size * columns.size)
+    image = x.reshape(x.shape[0], offset_group, x.shape[1] // offset_group, rows.size * columns.size)
     taken = _taken(image, places_y.flatten(2), places_x.flatten(2), rows.size, columns.size)
     if mask is not None:
-        taken = taken * mask.reshape(x.shape[0], offset_group, 1, -1)
-    taken = taken.reshape(x.shape[0], group, -1, rows.count * columns.count)
-    y = w.reshape(group, w.shape[0] // group, -1) @ taken
+        taken = taken * mask.reshape(x.shape[0], offset_group, 1, taken.shape[3])
+    shares = w.reshape(group, w.shape[0] // group, -1)
+    y = shares @ taken.reshape(x.shape[0], group, shares.shape[2], rows.count * columns.count)
     y = y.reshape(x.shape[0], w.shape[0], rows.count, columns.count)
     return (y if b is None else y + b.reshape(-1, 1, 1)).to(dtype)
 

@@ -53,6 +53,8 @@ def _values(x: Tensor) -> Tensor:
     """Real or complex numbers from their parts."""
     if x.shape[-1] not in (1, 2):
         raise LackingError(f"numbers of {x.shape[-1]} parts")
+    if not x.numel():
+        raise LackingError("no numbers")
     return x.squeeze(-1) if x.shape[-1] == 1 else torch.view_as_complex(x.contiguous())
 
 
@@ -66,7 +68,7 @@ def stft(
     onesided: int = 1,
 ) -> Tensor:
     dtype = signal.dtype
-    values = wide(signal) if signal.ndim == 2 else _values(wide(signal))
+    values = _values(wide(signal if signal.ndim == 3 else signal.unsqueeze(2)))
     lengths = [int(frame_length)] if frame_length is not None else []
     lengths += [window.shape[0]] if window is not None else []
     if not lengths:

@@ -13,12 +13,15 @@ from litehouse.engines.torch.values import Tensor, dtype_of
 LARGEST = ((1 << 31) - 1, (1 << 63) - 1)
 
 
-@op("Gather")
+@op("Gather", seen=["indices"])
 def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
-    flat = from_zero(indices, x.shape[axis]).reshape(-1)
-    found = x.index_select(axis, flat)
-    return found if indices.ndim == 1 else found.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    sizes = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    places = from_zero(indices, x.shape[axis])
+    if indices.numel() == 1 and indices.device.type == "cpu":  # known, and only a part of what is there
+        return x.narrow(axis, int(places), 1).reshape(sizes)
+    found = x.index_select(axis, places.reshape(-1))
+    return found if indices.ndim == 1 else found.reshape(sizes)
 
 
 @op("GatherElements")

@@ -54,7 +54,7 @@ class Axis:
     @property
     def is_exact(self) -> bool:
         """Whether the factor is just that between the sizes."""
-        return self.scale == float(np.float32(self.wanted) / np.float32(self.size))
+        return self.scale == float(np.float32(self.wanted) / np.float32(self.size or 1))
 
 
 @op("Resize", since=11, known=["roi", "scales", "sizes"])
@@ -127,7 +127,7 @@ def _found(
     else:
         assert sizes is not None
         after = sizes.tolist()
-        factors = [np.float32(new) / np.float32(old) for new, old in zip(after, before, strict=True)]
+        factors = [np.float32(new) / np.float32(old or 1) for new, old in zip(after, before, strict=True)]
         if policy != "stretch":
             factors = [min(factors) if policy == "not_larger" else max(factors)] * len(factors)
             after = [math.floor(scale * np.float32(size) + 0.5) for scale, size in zip(factors, before, strict=True)]
@@ -183,10 +183,13 @@ def _by_axis(x: Tensor, axes: Sequence[Axis], way: Way) -> Tensor:
     dtype, x = x.dtype, wide(x)
     for axis in axes:
         indices, shares = _taps(_coordinates(axis, way, x), axis, way)
-        taps = indices.shape[1]
+        taps, ones = indices.shape[1], [1] * (x.ndim - 1 - axis.place)
+        if taps == 2:
+            low, high = (x.index_select(axis.place, part) for part in indices.unbind(1))
+            x = torch.lerp(low, high, shares[:, 1].reshape(-1, *ones))
+            continue
         values = x.index_select(axis.place, indices.reshape(-1)).unflatten(axis.place, (axis.wanted, taps))
-        shares = shares.reshape(axis.wanted, taps, *([1] * (x.ndim - 1 - axis.place)))
-        x = (values * shares).sum(axis.place + 1)
+        x = (values * shares.reshape(axis.wanted, taps, *ones)).sum(axis.place + 1)
     return x.to(dtype)
 
 

@@ -31,7 +31,10 @@ def grid_sample(
 
 @op("AffineGrid", known=["size"])
 def affine_grid(theta: Tensor, size: Tensor, *, align_corners: int = 0) -> Tensor:
-    return functional.affine_grid(theta, size.tolist(), bool(align_corners))
+    sizes = size.tolist()
+    if 0 in sizes:
+        raise LackingError("no places")
+    return functional.affine_grid(theta, sizes, bool(align_corners))
 
 
 @op("DepthToSpace")

@@ -1,0 +1,67 @@
+"""Litehouse on an NVIDIA GPU: right answers, speed against torch, and what calls, updates, processes and pools cost.
+
+Parts: `zoo` runs every model of the zoo against its stored outputs; `networks` races three networks against torch as
+it is, compiled, and captured as CUDA graphs; `overhead` tells what a call costs beyond the device's own time; `update`
+times an update of one weight; `processes` counts the memory of three processes that share a model; `runner` counts
+requests per second of a pool.
+
+    python -m benchmarks gpu --parts networks,overhead --networks bert --batches 1 --seconds 500 --json found.json
+
+With `--device cpu` everything runs on CPU tensors with tiny networks: a rehearsal, whose figures mean nothing.
+"""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.options import numbers, some
+
+PARTS = ("zoo", "networks", "overhead", "update", "processes", "runner")
+NETWORKS = ("mobilenet_v2", "resnet50", "bert")
+PRECISIONS = ("fp32", "fp16")
+ZOO = Path(__file__).parents[3] / "shared" / "zoo"
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--parts", type=some(PARTS), default=PARTS)
+    parser.add_argument("--device", default="gpu:0")
+    parser.add_argument("--zoo", type=Path, default=ZOO, help="the folder of the zoo; some of its folders will do")
+    parser.add_argument("--networks", type=some(NETWORKS), default=NETWORKS)
+    parser.add_argument("--batches", type=numbers, default=(1, 32))
+    parser.add_argument("--precisions", type=some(PRECISIONS), default=PRECISIONS)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--burst", type=float, default=0.05, help="seconds that each contender runs in a round")
+    parser.add_argument("--tune", choices=("off", "fast", "full"), default="full")
+    parser.add_argument("--seconds", type=float, default=0, help="bound for all of it; what no longer fits is left out")
+    parser.add_argument("--json", type=Path, help="write what was found there, too")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] = ()) -> None:
+    """Measure, print tables, and write the same as JSON, after each step anew."""
+    given = parse(arguments)
+    if (reason := lacking(given.device)) is not None:
+        print(f"gpu: {reason}; left out (--device cpu rehearses it)")
+        return
+    from benchmarks.gpu.record import Record
+
+    record = Record(given)
+    for part in given.parts:
+        importlib.import_module(f"benchmarks.gpu.{part}").measure(record)
+    record.finish()
+
+
+def lacking(device: str) -> str | None:
+    """Why nothing can be measured on a device; None where it can."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"it needs torch ({error})"
+    kind, _, index = device.partition(":")
+    if kind == "cpu":
+        return None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return None if int(index or 0) < count else f"it needs an NVIDIA GPU; torch finds {count}, and not {device!r}"

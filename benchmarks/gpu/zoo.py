@@ -1,0 +1,144 @@
+"""Every model of the zoo against the outputs that are stored for it, in both precisions."""
+
+import importlib.util
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+import litehouse
+from benchmarks.gpu.networks import LIMITS, lacking, quiet
+from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.zoo_cases import Arrays, Case, cases
+
+SECONDS = 3.0  # that a model may take, before the first one tells
+COLUMNS = (
+    *("folder", "models", "right", "wrong", "failed", "left out"),
+    *("computed in", "worst", "of", "with ops on the CPU"),
+)
+SHOWN = 60  # lines of trouble that are printed; the JSON has all
+
+
+def measure(record: Record) -> None:
+    """Run all of them, print a table per precision, and whatever is not as it should be."""
+    rows: list[dict[str, Any]] = []
+    record.results["zoo"] = rows
+    found = list(cases(record.given.zoo))
+    record.say(f"{len(found)} models in {record.given.zoo}")
+    for precision in record.given.precisions:
+        for folder, own in itertools.groupby(found, key=lambda case: case.folder):
+            for case in own:
+                what = f"{folder}/{case.name} in {precision}"
+                result = record.step("zoo", what, partial(check, record, case, precision), SECONDS)
+                rows.append({"folder": folder, "name": case.name, "asked": precision, **result})
+            record.place.clear()
+            record.save()
+        record.show(table([row for row in rows if row["asked"] == precision], precision))
+    if rows:
+        _tell(record, rows)
+
+
+def check(record: Record, case: Case, precision: str) -> dict[str, Any]:
+    """The error of a model, as a part of the range of its outputs."""
+    if case.key is not None and importlib.util.find_spec("cryptography") is None:
+        return {"skipped": "it is encrypted, and the package cryptography is not installed"}
+    inputs, wanted = case.stored()
+    if wanted is None:
+        with load(case, inputs, {"device": "cpu", "engine": "onnxruntime"}) as other:
+            wanted = other.run(inputs)
+    options = {"device": record.given.device, "engine": "torch", "precision": precision}
+    with record.place.exact(), quiet(), load(case, inputs, options) as session:
+        found = session.run(inputs)
+        error = worst(found, wanted, is_exact=precision == "fp32")
+        limit = max(case.limit, LIMITS[precision])
+        return {
+            "error": error,
+            "is_right": error <= limit,
+            "precision": session.precision,
+            "lacking": lacking(session),
+        }
+
+
+def load(case: Case, inputs: Any, options: dict[str, Any]) -> litehouse.Session:
+    """A session of a model, for the sizes of the inputs."""
+    session = litehouse.load(case.path, key=case.key, mode=case.mode, tune="off", cache=False, **options)
+    if case.is_resized:
+        session.resize([array.shape for array in inputs])
+    return session
+
+
+def worst(found: Arrays, wanted: Arrays, *, is_exact: bool) -> float:
+    """The largest error of all outputs, as a part of the range.
+
+    Whole numbers and truth values have none or, where `is_exact`, an infinite one; else the part of them that differs.
+    """
+    if len(found) != len(wanted):
+        raise ValueError(f"{len(found)} outputs, not {len(wanted)}")
+    return max((_error(*pair, is_exact=is_exact) for pair in zip(found, wanted, strict=True)), default=0.0)
+
+
+def _error(own: np.ndarray, right: np.ndarray, *, is_exact: bool) -> float:
+    if own.shape != right.shape or own.dtype != right.dtype:
+        raise ValueError(f"an output of {own.dtype} {own.shape}, not {right.dtype} {right.shape}")
+    if not right.size:
+        return 0.0
+    if right.dtype.kind != "f":
+        part = float(np.mean(own != right))
+        return float("inf") if part and is_exact else part
+    finite = np.isfinite(right)
+    if not np.array_equal(own[~finite], right[~finite], equal_nan=True):
+        return float("inf")
+    exact = right[finite].astype(np.float64)
+    if not exact.size:
+        return 0.0
+    scale = max(float(np.ptp(exact)), float(np.abs(exact).max()), 1e-6)
+    off = float(np.abs(own[finite].astype(np.float64) - exact).max()) / scale
+    return off if off == off else float("inf")
+
+
+def table(rows: Sequence[dict[str, Any]], precision: str) -> Table:
+    """A line per folder."""
+    made = Table(title=f"The zoo in {precision}: error as a part of the range of the output")
+    for name in COLUMNS:
+        made.add_column(name, justify="left" if name in ("folder", "of", "computed in") else "right")
+    for folder, group in itertools.groupby(rows, key=lambda row: row["folder"]):
+        own = list(group)
+        run = [row for row in own if "error" in row]
+        kinds = Counter(row["precision"] for row in run)
+        largest = max(run, key=lambda row: row["error"], default={"error": 0.0, "name": "–"})
+        made.add_row(
+            folder,
+            str(len(own)),
+            str(sum(row["is_right"] for row in run)),
+            str(sum(not row["is_right"] for row in run)),
+            str(sum("failed" in row for row in own)),
+            str(sum("skipped" in row for row in own)),
+            ", ".join(f"{name} {count}" for name, count in sorted(kinds.items())),
+            f"{largest['error']:.1e}",
+            largest["name"],
+            str(sum(bool(row["lacking"]) for row in run)),
+        )
+    return made
+
+
+def _tell(record: Record, rows: Sequence[dict[str, Any]]) -> None:
+    """Name what is wrong or failed, why models were left out, and the ops that the CPU has computed."""
+    wrong = [row for row in rows if "failed" in row or not row.get("is_right", True)]
+    for row in wrong[:SHOWN]:
+        reason = trouble(row) or f"error {row['error']:.1e}"
+        record.say(f"{row['folder']}/{row['name']} in {row['asked']}: {reason}")
+    if len(wrong) > SHOWN:
+        record.say(f"and {len(wrong) - SHOWN} more, in the JSON")
+    for reason, count in Counter(row["skipped"] for row in rows if "skipped" in row).most_common(5):
+        record.say(f"{count} left out: {reason}")
+    ops = Counter(op for row in rows for op in _ops(row.get("lacking", ())))
+    record.say(f"ops on the CPU, by how many models and precisions have them: {dict(ops.most_common()) or 'none'}")
+
+
+def _ops(lacking: Iterable[str]) -> set[str]:
+    """The ops alone, without their nodes."""
+    return {text.partition(" ")[0] for text in lacking}

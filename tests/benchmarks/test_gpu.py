@@ -1,0 +1,333 @@
+"""The benchmark of GPUs, on CPU tensors with tiny networks, and a zoo of three models."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from benchmarks import gpu  # noqa: E402  (they need torch)
+from benchmarks.__main__ import main as benchmarks  # noqa: E402
+from benchmarks.gpu import models, networks, overhead, processes, runner, update, zoo, zoo_cases  # noqa: E402
+from benchmarks.gpu.models import Models, Network  # noqa: E402
+from benchmarks.gpu.networks import BOTH, CAPTURED, COMPILED, EAGER, OURS  # noqa: E402
+from benchmarks.gpu.place import Place  # noqa: E402
+from conftest import FIXTURES, ZOO  # noqa: E402
+
+CONTAINERS = FIXTURES / "mindir" / "containers"
+
+
+@pytest.fixture
+def rehearse(results, monkeypatch):
+    """Run parts on the CPU, without torch's compiler, and read what was written."""
+    monkeypatch.setattr(networks, "PEERS", (EAGER, CAPTURED))
+    monkeypatch.setattr(overhead, "CALLS", 3)
+    monkeypatch.setattr(runner, "ROUND_SECONDS", 0.05)
+    monkeypatch.setattr(runner, "WORKERS", (1,))
+
+    def run(*words):
+        gpu.main(["--device", "cpu", "--tune", "off", "--rounds", "2", "--burst", "0.002", *words])
+        return results("gpu")
+
+    return run
+
+
+class Liar(torch.nn.Module):
+    """Computes something else when it is exported."""
+
+    def forward(self, x):
+        return x * (2.0 if torch.onnx.is_in_onnx_export() else 1.0)
+
+
+# Without a GPU --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so_and_goes_on(results, capsys):
+    benchmarks(["gpu"])
+    assert "it needs an NVIDIA GPU; torch finds 0" in capsys.readouterr().out
+    with pytest.raises(FileNotFoundError):
+        results("gpu")
+
+
+@pytest.mark.parametrize("words", [["--parts", "soup"], ["--precisions", "fp8"], ["--networks", "vgg"]])
+def test_unknown_words_are_refused(words):
+    with pytest.raises(SystemExit):
+        gpu.parse(words)
+
+
+# Networks -------------------------------------------------------------------------------------------------------------
+
+
+def test_networks(rehearse, tmp_path, capsys):
+    target = tmp_path / "found.json"
+    found = rehearse(
+        "--parts", "networks", "--networks", "mobilenet_v2,bert", "--batches", "1,3", "--json", str(target)
+    )
+    rows = found["results"]["networks"]
+    assert [(row["network"], row["batch"], row["precision"]) for row in rows] == [
+        (network, batch, precision)
+        for network in ("mobilenet_v2", "bert")
+        for batch in (1, 3)
+        for precision in ("fp32", "fp16")
+    ]
+    for row in rows:
+        assert row["chosen"]["engine"] == "torch"
+        assert row["error"] < 1e-5  # on the CPU it computes in 32 bits, whatever is asked for
+        assert row["is_right"]
+        assert set(row["times"]) == {OURS, EAGER, CAPTURED}
+        assert all(len(own) == 2 for own in row["times"].values())
+        assert row["best"] in (EAGER, CAPTURED)
+        assert row["ratio"] == row["ratios"][row["best"]]
+        assert row["failures"] == {}
+    assert 0 < rows[1]["eager_error"] < 2e-2
+    assert json.loads(target.read_text())["results"] == found["results"]
+    assert "Litehouse" in capsys.readouterr().out
+
+
+def test_the_best_peer_is_the_one_with_the_lowest_median():
+    found = networks.compared({OURS: [2.0, 4.0, 6.0], EAGER: [1.0, 8.0, 8.0], BOTH: [4.0, 4.0, 4.0]})
+    assert found["best"] == BOTH
+    assert found["ratio"] == {"median": 1.0, "low": 0.5, "high": 1.5}
+    assert found["ratios"][EAGER]["median"] == 0.75
+    assert found["ms"][OURS]["median"] == 4000
+
+
+def test_what_fails_does_not_stop_the_others(rehearse, monkeypatch, capsys):
+    def broken():
+        raise ImportError("no such package")
+
+    monkeypatch.setitem(models.TINY, "mobilenet_v2", Network("broken", broken, lambda batch: []))
+    words = ("--parts", "networks", "--networks", "mobilenet_v2,resnet50", "--batches", "1", "--precisions", "fp32")
+    first, second = rehearse(*words)["results"]["networks"]
+    assert first["failed"] == "ImportError: no such package"
+    assert second["is_right"]
+    assert "no such package" in capsys.readouterr().out
+
+
+def test_wrong_outputs_are_told(rehearse, monkeypatch, capsys):
+    monkeypatch.setitem(models.TINY, "bert", Network("liar", Liar, lambda batch: [torch.ones(batch, 4)]))
+    words = ("--parts", "networks", "--networks", "bert", "--batches", "1", "--precisions", "fp32")
+    (row,) = rehearse(*words)["results"]["networks"]
+    assert row["error"] == pytest.approx(1.0)
+    assert not row["is_right"]
+    assert "WRONG" in capsys.readouterr().out
+
+
+def test_errors_are_parts_of_the_range():
+    right = torch.tensor([-2.0, 2.0])
+    assert networks.error([right + 0.4], [right]) == pytest.approx(0.1)
+    assert networks.error([np.array([-2.0, 2.4])], [right]) == pytest.approx(0.1)
+    assert networks.error([right * torch.nan], [right]) == float("inf")
+    assert networks.error([], [right]) == float("inf")
+
+
+def test_batch_norms_are_calibrated():
+    made = Models(is_tiny=True).made("mobilenet_v2")
+    assert float(made.module[1].running_var.mean()) != 1.0
+    assert not made.module.training
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles with g++")
+def test_compiled_peers(rehearse, monkeypatch):
+    monkeypatch.setattr(networks, "PEERS", (EAGER, COMPILED, BOTH))
+    words = ("--parts", "networks", "--networks", "bert", "--batches", "1", "--precisions", "fp32")
+    (row,) = rehearse(*words)["results"]["networks"]
+    assert row["failures"] == {}
+    assert set(row["times"]) == {OURS, EAGER, COMPILED, BOTH}
+    assert row["compile_s"] > 0
+
+
+# The time that is left ------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_left_out(rehearse, capsys):
+    found = rehearse("--parts", "networks,overhead,update", "--seconds", "0.000001")
+    rows = [row for part in found["results"].values() for row in part]
+    assert len(rows) == 3 * 2 * 2 + 2 * 2 + 2
+    assert all("skipped" in row for row in rows)
+    assert len(found["left_out"]) == len(rows)
+    assert "left out, since it no longer fitted" in capsys.readouterr().out
+
+
+# The zoo --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_zoo(tmp_path):
+    """Three files of one model: as it is, with other outputs than it has, and damaged."""
+    with np.load(CONTAINERS / "io.npz") as stored:
+        inputs = [stored[key] for key in sorted(stored.files) if key.startswith("input")]
+        outputs = [stored[key] for key in sorted(stored.files) if key.startswith("output")]
+    for name in ("good", "other", "damaged"):
+        folder = tmp_path / "zoo" / "mindir" / name
+        folder.mkdir(parents=True)
+        shutil.copy(CONTAINERS / "plain.mindir", folder / f"{name}.mindir")
+        for place, array in enumerate(inputs):
+            np.save(folder / f"input_{place}.npy", array)
+        for place, array in enumerate(outputs):
+            np.save(folder / f"output_{place}.npy", array * (2 if name == "other" else 1))
+    (tmp_path / "zoo" / "mindir" / "damaged" / "damaged.mindir").write_bytes(b"no model")
+    return tmp_path / "zoo"
+
+
+def test_the_zoo(rehearse, small_zoo, capsys):
+    rows = rehearse("--parts", "zoo", "--zoo", str(small_zoo))["results"]["zoo"]
+    assert [(row["name"], row["asked"]) for row in rows] == [
+        (name, precision) for precision in ("fp32", "fp16") for name in ("damaged", "good", "other")
+    ]
+    damaged, good, other = rows[:3]
+    assert "ModelFormatError" in damaged["failed"]
+    assert good["is_right"]
+    assert good["error"] < 1e-5
+    assert good["lacking"] == []
+    assert not other["is_right"]
+    assert other["error"] == pytest.approx(0.5, abs=0.3)
+    shown = capsys.readouterr().out
+    assert "mindir/other in fp32: error" in shown
+    assert "mindir/damaged in fp32: failed: ModelFormatError" in shown
+
+
+def test_a_zoo_that_is_not_there(rehearse, tmp_path, capsys):
+    assert rehearse("--parts", "zoo", "--zoo", str(tmp_path / "none"))["results"]["zoo"] == []
+    assert "0 models" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("own", "right", "is_exact", "error"),
+    [
+        ([1.0, 2.5], [1.0, 2.0], True, 0.25),
+        ([-1.0, 1.2], [-1.0, 1.0], True, 0.1),
+        ([1, 2, 3, 5], [1, 2, 3, 4], False, 0.25),
+        ([1, 2, 3, 5], [1, 2, 3, 4], True, np.inf),
+        ([1, 2], [1, 2], True, 0.0),
+        ([True, False], [True, True], True, np.inf),
+        ([np.inf, 1.0], [np.inf, 1.0], True, 0.0),
+        ([5.0, 1.0], [np.inf, 1.0], True, np.inf),
+        ([np.nan, 1.0], [1.0, 1.0], True, np.inf),
+    ],
+)
+def test_errors_of_outputs(own, right, is_exact, error):
+    assert zoo.worst([np.array(own)], [np.array(right)], is_exact=is_exact) == pytest.approx(error)
+
+
+def test_outputs_of_other_kinds_are_refused():
+    for own in (np.zeros(3), np.zeros(2, np.float32)):
+        with pytest.raises(ValueError, match="an output of"):
+            zoo.worst([own], [np.zeros(2)], is_exact=True)
+    with pytest.raises(ValueError, match="0 outputs, not 1"):
+        zoo.worst([], [np.zeros(2)], is_exact=True)
+
+
+@pytest.mark.zoo
+@pytest.mark.skipif(not ZOO.exists(), reason="the model zoo is not beside the checkout")
+def test_all_models_of_the_zoo_are_found():
+    found = list(zoo_cases.cases(ZOO))
+    files = [path for kind in ("mindir", "ms", "mge", "lite") for path in ZOO.rglob(f"*.{kind}")]
+    without = {path for path in files if path.parent.name == "ops" and not path.with_name(f"{path.name}.npz").exists()}
+    parts = {path for path in files if ZOO / "distributed" in path.parents}
+    assert {case.path for case in found} == set(files) - without - parts
+    for case in found:
+        inputs, outputs = case.stored()
+        assert len(inputs) > 0 or case.folder == "mindir"
+        assert outputs is None or len(outputs) > 0
+
+
+# Calls, updates, processes, pools -------------------------------------------------------------------------------------
+
+
+def test_overhead(rehearse, capsys):
+    rows = rehearse("--parts", "overhead")["results"]["overhead"]
+    assert [row["network"] for row in rows] == ["mlp", "mlp", "mobilenet_v2", "mobilenet_v2"]
+    for row in rows:
+        assert {name: len(own) for name, own in row["times"].items()} == {"device": 2, "tensors": 2, "numpy": 2}
+        whole, alone = row["times"]["tensors"], row["times"]["device"]
+        beyond = sorted(1e6 * (mine - its) for mine, its in zip(whole, alone, strict=True))
+        assert row["tensors_overhead_us"]["median"] == pytest.approx(sum(beyond) / 2)
+    assert "beyond" in capsys.readouterr().out
+
+
+def test_update(rehearse):
+    rows = rehearse("--parts", "update")["results"]["update"]
+    for row in rows:
+        assert sorted(row["shape"]) == [32, 64]
+        assert row["change"] > 4e-2
+        found = row["sources"]["numpy"]
+        assert found["is_right"]
+        assert found["errors"]["new"] < 1e-5
+        assert found["done_ms"]["median"] >= found["returned_ms"]["median"] > 0
+        assert "failed" in row["sources"]["tensor"] or row["sources"]["tensor"]["is_right"]
+
+
+def test_an_update_that_no_run_sees_is_told(rehearse, monkeypatch, capsys):
+    monkeypatch.setattr("litehouse.Session.update_weights", lambda *_: None)
+    (row,) = rehearse("--parts", "update", "--precisions", "fp32")["results"]["update"]
+    assert not row["sources"]["numpy"]["is_right"]
+    assert row["sources"]["numpy"]["errors"]["new"] == pytest.approx(row["change"], rel=0.5)
+    assert "WRONG" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_processes(rehearse):
+    rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
+    assert [row["way"] for row in rows] == list(processes.WAYS)
+    for row in rows:
+        assert row["difference"] < 1e-5
+        assert row["weights_mb"] > 0
+        assert len(row["growth_mb"]) == len(row["ms"]) == processes.COUNT
+
+
+def test_a_process_that_fails_is_told(rehearse, monkeypatch, tmp_path):
+    program = tmp_path / "refuses.py"
+    program.write_text("for line in __import__('sys').stdin: print('{\"failed\": \"no memory\"}', flush=True)")
+    monkeypatch.setattr(processes, "PROGRAM", program)
+    rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
+    assert [row["failed"] for row in rows] == ["ProcessError: begin: no memory"] * 2
+    program.write_text("")
+    rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
+    assert all("ProcessError" in row["failed"] for row in rows)
+
+
+def test_runner(rehearse, capsys):
+    (row,) = rehearse("--parts", "runner", "--precisions", "fp32")["results"]["runner"]
+    assert list(row["lanes"]) == [EAGER, "1 worker(s)", "1 worker(s), joined"]
+    for lane in row["lanes"].values():
+        assert lane["is_right"]
+        assert len(lane["rates"]) == 2
+        assert lane["per_second"]["median"] > 0
+    assert row["lanes"]["1 worker(s), joined"]["batching"]
+    assert "requests/s" in capsys.readouterr().out
+
+
+# The place ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_place_on_the_cpu():
+    place = Place("cpu")
+    assert place.options == {"device": "cpu", "engine": "torch"}
+    assert place.used() == 0
+    calls = []
+    assert place.seconds_on_device(lambda: calls.append(1), 4) >= 0
+    assert len(calls) == 4
+    with place.exact():
+        assert not torch.is_grad_enabled()
+        assert torch.backends.cudnn.benchmark
+    assert not torch.backends.cudnn.benchmark
+
+
+def test_the_options_of_a_gpu():
+    place = Place("gpu:1")
+    assert place.options == {"device": "gpu:1"}
+    assert place.torch == torch.device("cuda", 1)
+
+
+def test_the_updated_weight_is_found_by_its_shape():
+    made = Models(is_tiny=True).made("bert")
+    name, values = update.weight(made)
+    assert values.shape in ((32, 64), (64, 32))
+    assert name
+    with pytest.raises(LookupError, match="no weight of the shape"):
+        update.weight(Models(is_tiny=True).made("mlp"))
