@@ -241,6 +241,15 @@ class TestPredict:
         assert copies.taken() == (0, 0)
         ADD.check(outputs)
 
+    def test_arrays_may_change_when_it_returns(self, monkeypatch):
+        model, calls = ADD.build(context()), []
+        monkeypatch.setattr("mindspore_lite._device_tensor.synchronize", calls.append)
+        outputs = [Tensor(np.zeros_like(ADD.outputs[0]), device="gpu:0")]
+        model.predict(placed(ADD.inputs), outputs)
+        assert calls == []
+        model.predict([Tensor(ADD.inputs[0], device="gpu:0"), ADD.inputs[1]], outputs)
+        assert calls == ["gpu:0"]
+
     def test_some_here_some_there(self):
         model = TWO_OUTPUTS.build(context())
         outputs = [Tensor(), Tensor(device="gpu:0")]

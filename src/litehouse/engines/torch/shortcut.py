@@ -32,6 +32,7 @@ class Shortcut:
         self._results = [capture.device[slot] for slot in given]
         self._last: Any = stream  # that it ran on
         self._done = torch.cuda.Event()
+        self._done.record(stream)  # the run that was captured may still be under way
         self._staged: list[tuple[int, np.ndarray, Tensor, Tensor]] = []
         self._copies: list[tuple[Tensor, Tensor]] = []
         tensors = [*(target for _, target in self._inputs), *self._results]
