@@ -20,6 +20,7 @@ from benchmarks.options import numbers, some
 PARTS = ("zoo", "networks", "overhead", "update", "processes", "runner")
 NETWORKS = ("mobilenet_v2", "resnet50", "bert")
 PRECISIONS = ("fp32", "fp16")
+PEERS = ("eager", "captured", "compiled", "compiled+captured")
 ZOO = Path(__file__).parents[3] / "shared" / "zoo"
 
 
@@ -32,6 +33,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--networks", type=some(NETWORKS), default=NETWORKS)
     parser.add_argument("--batches", type=numbers, default=(1, 32))
     parser.add_argument("--precisions", type=some(PRECISIONS), default=PRECISIONS)
+    parser.add_argument("--peers", type=some(PEERS), default=PEERS, help="torch's ways to run the networks")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--burst", type=float, default=0.05, help="seconds that each contender runs in a round")
     parser.add_argument("--tune", choices=("off", "fast", "full"), default="full")

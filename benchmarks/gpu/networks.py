@@ -12,13 +12,15 @@ import torch
 from rich.table import Table
 
 import litehouse
+from benchmarks.gpu import PEERS
 from benchmarks.gpu.models import Made, as_tuple, in_precision, moved
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, told, trouble
 from benchmarks.gpu.turns import Run, cell, ratio, scaled, take_turns
 
-OURS, EAGER, CAPTURED, COMPILED, BOTH = "Litehouse", "eager", "captured", "compiled", "compiled, captured"
-PEERS = (EAGER, CAPTURED, COMPILED, BOTH)
+OURS = "Litehouse"
+EAGER, CAPTURED, COMPILED, BOTH = PEERS
+BASE = {CAPTURED: EAGER, BOTH: COMPILED}  # what is captured
 LIMITS = {"fp32": 1e-3, "fp16": 2e-2}  # the error of an output, as a part of its range
 SECONDS = 90.0  # that a race may take, before the first one tells
 
@@ -46,7 +48,7 @@ def race(record: Record, network: str, batch: int, precision: str) -> dict[str, 
     with place.exact():
         wanted = as_tuple(moved(made.module, place.torch, "fp32")(*place.put(made.inputs)))
         ours, session, facts = load(record, made, precision, given.tune)
-        runs, failed, peers = prepare(made, place, precision)
+        runs, failed, peers = prepare(made, place, precision, given.peers)
         facts["error"] = error(as_tuple(ours()), wanted)
         facts["eager_error"] = error(as_tuple(runs[EAGER]()), wanted) if EAGER in runs else None
         times = take_turns({OURS: ours, **runs}, place, given.rounds, given.burst)
@@ -78,14 +80,16 @@ def load(
     return lambda: session.run(given), session, facts
 
 
-def prepare(made: Made, place: Place, precision: str) -> tuple[dict[str, Run], dict[str, str], dict[str, Any]]:
+def prepare(
+    made: Made, place: Place, precision: str, peers: Sequence[str]
+) -> tuple[dict[str, Run], dict[str, str], dict[str, Any]]:
     """Torch's ways to run a network, those that fail with the error, and how long it took to compile."""
     module = moved(made.module, place.torch, precision)
     given = in_precision(place.put(made.inputs), precision)
     runs: dict[str, Run] = {}
     failed: dict[str, str] = {}
     facts: dict[str, Any] = {}
-    for name in PEERS:
+    for name in [name for name in PEERS if name in {*peers, *(BASE[peer] for peer in peers if peer in BASE)}]:
         try:
             with quiet():
                 if name == EAGER:
@@ -93,13 +97,13 @@ def prepare(made: Made, place: Place, precision: str) -> tuple[dict[str, Run], d
                 elif name == COMPILED:
                     runs[name], facts["compile_s"] = _compiled(module, given, place)
                 else:
-                    runs[name] = place.captured(runs[EAGER if name == CAPTURED else COMPILED])
+                    runs[name] = place.captured(runs[BASE[name]])
                 runs[name]()
                 place.synchronize()
         except Exception as problem:  # noqa: BLE001  (the others take part)
             runs.pop(name, None)
             failed[name] = told(problem)[:500]
-    return runs, failed, facts
+    return {name: run for name, run in runs.items() if name in peers}, failed, facts
 
 
 def _compiled(module: torch.nn.Module, given: Sequence[torch.Tensor], place: Place) -> tuple[Run, float]:
@@ -124,12 +128,12 @@ def described(chosen: Mapping[str, Any]) -> str:
     return f"{chosen['engine']} {chosen['precision']}{', ' * bool(chosen['form'])}{chosen['form']}"
 
 
-def lacking(session: litehouse.Session) -> list[str]:
-    """The ops that are left to the CPU, as far as the engine tells."""
+def lacking(session: litehouse.Session) -> list[str] | None:
+    """The ops that are left to the CPU; None where the engine does not tell."""
     found: Any = session
     for name in ("_builds", "current", "program", "lacking"):
         found = getattr(found, name, None)
-    return sorted(set(found or ()))
+    return None if found is None else sorted(set(found))
 
 
 def error(found: Sequence[Any], wanted: Sequence[torch.Tensor]) -> float:
@@ -166,6 +170,12 @@ def _line(found: dict[str, Any]) -> str:
     )
 
 
+def _median(row: Mapping[str, Any], name: str) -> str:
+    if name in row["ms"]:
+        return f"{row['ms'][name]['median']:.3f}"
+    return "failed" if name in row["failures"] else "–"
+
+
 def table(rows: Sequence[dict[str, Any]]) -> Table:
     """All of it in words."""
     made = Table("network", "batch", "asked", title="Time of a run, ms; inputs and outputs on the device")
@@ -176,7 +186,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         if (reason := trouble(row)) is not None:
             made.add_row(*head, reason)
             continue
-        medians = [f"{row['ms'][name]['median']:.3f}" if name in row["ms"] else "failed" for name in (OURS, *PEERS)]
+        medians = [_median(row, name) for name in (OURS, *PEERS)]
         form, wrong = described(row["chosen"]), "" if row["is_right"] else " WRONG"
         made.add_row(*head, *medians, cell(row["ratio"]), form, f"{row['build_s']:.1f}", f"{row['error']:.1e}{wrong}")
     return made

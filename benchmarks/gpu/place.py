@@ -71,6 +71,10 @@ class Place:
         """What a function does here, as a CUDA graph over the same memory; on the CPU, the function."""
         if not self.is_gpu:
             return run
+        with torch.cuda.device(self.torch):
+            return self._captured(run)
+
+    def _captured(self, run: Callable[[], object]) -> Callable[[], object]:
         stream = torch.cuda.Stream(self.torch)
         stream.wait_stream(torch.cuda.current_stream(self.torch))
         with torch.cuda.stream(stream):

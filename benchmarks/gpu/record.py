@@ -17,6 +17,7 @@ from benchmarks.gpu.models import Models
 from benchmarks.gpu.place import Place
 
 WIDTH = 200  # of tables that go to a file
+SHOWN = 20  # names of what was left out
 
 
 class Record:
@@ -103,7 +104,9 @@ class Record:
     def finish(self) -> None:
         """Say what was left out, and write everything."""
         if self.left_out:
-            self.say(f"left out, since it no longer fitted into {self.given.seconds:.0f} s: {', '.join(self.left_out)}")
+            names = ", ".join(self.left_out[:SHOWN]) + (", …" if len(self.left_out) > SHOWN else "")
+            bound = f"it no longer fitted into {self.given.seconds:.0f} s"
+            self.say(f"{len(self.left_out)} left out, since {bound}: {names}")
         self.save()
 
 

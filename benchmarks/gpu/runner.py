@@ -18,14 +18,14 @@ from benchmarks.figures import spread
 from benchmarks.gpu.models import Made, as_tuple, in_precision, moved
 from benchmarks.gpu.networks import EAGER, LIMITS, described, error, quiet
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.record import Record, told, trouble
+from benchmarks.gpu.record import Record, trouble
 from benchmarks.gpu.turns import cell
 from litehouse import Batching, Pool
 
 NETWORK = "mobilenet_v2"
 WORKERS, CLIENTS, JOINED = (1, 2, 4), 16, 16
 ROUND_SECONDS, ROUNDS = 0.7, 5  # how long each is asked in a round, and the most rounds
-SECONDS = 120.0
+SECONDS, POOL_SECONDS = 90.0, 60.0
 
 Arrays = list[np.ndarray]
 Serve = Callable[[Arrays], Arrays]
@@ -51,10 +51,10 @@ def one(record: Record, precision: str) -> dict[str, Any]:
         served: dict[str, tuple[Serve, int]] = {EAGER: (eager(made, place, precision), 1)}
         for workers, is_joined in itertools.product(WORKERS, (False, True)):
             name = f"{workers} worker(s){', joined' if is_joined else ''}"
-            try:
-                served[name], lanes[name] = pool(stack, record, made, precision, workers, is_joined)
-            except Exception as problem:  # noqa: BLE001  (the others are asked)
-                lanes[name] = {"failed": told(problem)}
+            build = partial(pool, stack, record, made, precision, workers, is_joined)
+            lanes[name] = record.step("pool", f"{name} in {precision}", build, POOL_SECONDS)
+            if "serve" in lanes[name]:
+                served[name] = lanes[name].pop("serve"), CLIENTS
         wanted = as_tuple(made.module(*made.inputs))
         for name, (serve, _) in served.items():
             off = error(serve(inputs), wanted)
@@ -82,11 +82,8 @@ def eager(made: Made, place: Place, precision: str) -> Serve:
     return serve
 
 
-def pool(
-    stack: ExitStack, record: Record, made: Made, precision: str, workers: int, is_joined: bool
-) -> tuple[tuple[Serve, int], dict[str, Any]]:
-    """A pool, how many clients ask it, and what it says of itself."""
-    start = time.perf_counter()
+def pool(stack: ExitStack, record: Record, made: Made, precision: str, workers: int, is_joined: bool) -> dict[str, Any]:
+    """A pool, as what `serve`s a request, and what it says of itself."""
     own = stack.enter_context(
         Pool(
             made.onnx,
@@ -98,9 +95,12 @@ def pool(
             **record.place.options,
         )
     )
-    facts = {"build_s": time.perf_counter() - start, "chosen": own.engine.facts()}
-    facts |= {"batching": own.batching.reason, "sizes": list(own.batching.sizes)}
-    return (lambda arrays: own.submit(arrays).result(), CLIENTS), facts
+    return {
+        "serve": lambda arrays: own.submit(arrays).result(),
+        "chosen": own.engine.facts(),
+        "batching": own.batching.reason,
+        "sizes": list(own.batching.sizes),
+    }
 
 
 def asked(serve: Serve, inputs: Arrays, clients: int, seconds: float) -> float:

@@ -120,7 +120,7 @@ def table(rows: Sequence[dict[str, Any]], precision: str) -> Table:
             ", ".join(f"{name} {count}" for name, count in sorted(kinds.items())),
             f"{largest['error']:.1e}",
             largest["name"],
-            str(sum(bool(row["lacking"]) for row in run)),
+            "unknown" if any(row["lacking"] is None for row in run) else str(sum(bool(row["lacking"]) for row in run)),
         )
     return made
 
@@ -135,7 +135,7 @@ def _tell(record: Record, rows: Sequence[dict[str, Any]]) -> None:
         record.say(f"and {len(wrong) - SHOWN} more, in the JSON")
     for reason, count in Counter(row["skipped"] for row in rows if "skipped" in row).most_common(5):
         record.say(f"{count} left out: {reason}")
-    ops = Counter(op for row in rows for op in _ops(row.get("lacking", ())))
+    ops = Counter(op for row in rows for op in _ops(row.get("lacking") or ()))
     record.say(f"ops on the CPU, by how many models and precisions have them: {dict(ops.most_common()) or 'none'}")
 
 

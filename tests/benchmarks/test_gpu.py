@@ -12,7 +12,7 @@ from benchmarks import gpu  # noqa: E402  (they need torch)
 from benchmarks.__main__ import main as benchmarks  # noqa: E402
 from benchmarks.gpu import models, networks, overhead, processes, runner, update, zoo, zoo_cases  # noqa: E402
 from benchmarks.gpu.models import Models, Network  # noqa: E402
-from benchmarks.gpu.networks import BOTH, CAPTURED, COMPILED, EAGER, OURS  # noqa: E402
+from benchmarks.gpu.networks import BOTH, CAPTURED, EAGER, OURS  # noqa: E402
 from benchmarks.gpu.place import Place  # noqa: E402
 from conftest import FIXTURES, ZOO  # noqa: E402
 
@@ -22,13 +22,13 @@ CONTAINERS = FIXTURES / "mindir" / "containers"
 @pytest.fixture
 def rehearse(results, monkeypatch):
     """Run parts on the CPU, without torch's compiler, and read what was written."""
-    monkeypatch.setattr(networks, "PEERS", (EAGER, CAPTURED))
     monkeypatch.setattr(overhead, "CALLS", 3)
     monkeypatch.setattr(runner, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(runner, "WORKERS", (1,))
 
     def run(*words):
-        gpu.main(["--device", "cpu", "--tune", "off", "--rounds", "2", "--burst", "0.002", *words])
+        usual = ["--device", "cpu", "--tune", "off", "--rounds", "2", "--burst", "0.002", "--peers", "eager,captured"]
+        gpu.main([*usual, *words])
         return results("gpu")
 
     return run
@@ -132,13 +132,32 @@ def test_batch_norms_are_calibrated():
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles with g++")
-def test_compiled_peers(rehearse, monkeypatch):
-    monkeypatch.setattr(networks, "PEERS", (EAGER, COMPILED, BOTH))
-    words = ("--parts", "networks", "--networks", "bert", "--batches", "1", "--precisions", "fp32")
+def test_compiled_peers(rehearse):
+    words = (
+        "--peers",
+        f"{EAGER},{BOTH}",
+        "--parts",
+        "networks",
+        "--networks",
+        "bert",
+        "--batches",
+        "1",
+        "--precisions",
+        "fp32",
+    )
     (row,) = rehearse(*words)["results"]["networks"]
     assert row["failures"] == {}
-    assert set(row["times"]) == {OURS, EAGER, COMPILED, BOTH}
+    assert set(row["times"]) == {OURS, EAGER, BOTH}
     assert row["compile_s"] > 0
+
+
+def test_the_table_tells_who_failed_from_who_was_not_asked():
+    facts = {"chosen": {"engine": "torch", "precision": "fp16", "form": "compiled"}, "build_s": 1.0}
+    row = {"network": "bert", "batch": 1, "precision": "fp16", "failures": {CAPTURED: "no"}, "is_right": True}
+    row |= facts | {"error": 0.0} | networks.compared({OURS: [1.0], EAGER: [2.0]})
+    columns = {str(column.header): list(column.cells) for column in networks.table([row]).columns}
+    assert [columns[name] for name in (EAGER, CAPTURED, BOTH)] == [["2000.000"], ["failed"], ["–"]]
+    assert columns["ours"] == ["torch fp16, compiled"]
 
 
 # The time that is left ------------------------------------------------------------------------------------------------
@@ -150,7 +169,7 @@ def test_what_does_not_fit_is_left_out(rehearse, capsys):
     assert len(rows) == 3 * 2 * 2 + 2 * 2 + 2
     assert all("skipped" in row for row in rows)
     assert len(found["left_out"]) == len(rows)
-    assert "left out, since it no longer fitted" in capsys.readouterr().out
+    assert f"{len(rows)} left out, since it no longer fitted" in capsys.readouterr().out
 
 
 # The zoo --------------------------------------------------------------------------------------------------------------
@@ -222,6 +241,20 @@ def test_outputs_of_other_kinds_are_refused():
         zoo.worst([], [np.zeros(2)], is_exact=True)
 
 
+def test_encrypted_models_are_left_out_without_cryptography(rehearse, small_zoo, monkeypatch, capsys):
+    (small_zoo / "mindir").rename(small_zoo / "mindir_old")
+    folder = (small_zoo / "mindir_old" / "good").rename(small_zoo / "mindir_old" / "aes_gcm")
+    (folder / "good.mindir").rename(folder / "aes_gcm.mindir")
+    monkeypatch.setattr(zoo.importlib.util, "find_spec", lambda name: None)
+    rows = rehearse("--parts", "zoo", "--zoo", str(small_zoo), "--precisions", "fp32")["results"]["zoo"]
+    assert {row["name"]: "cryptography" in row.get("skipped", "") for row in rows} == {
+        "aes_gcm": True,
+        "damaged": False,
+        "other": False,
+    }
+    assert "1 left out: it is encrypted" in capsys.readouterr().out
+
+
 @pytest.mark.zoo
 @pytest.mark.skipif(not ZOO.exists(), reason="the model zoo is not beside the checkout")
 def test_all_models_of_the_zoo_are_found():
@@ -275,7 +308,8 @@ def test_processes(rehearse):
     rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
     assert [row["way"] for row in rows] == list(processes.WAYS)
     for row in rows:
-        assert row["difference"] < 1e-5
+        assert row["is_right"]
+        assert max(row["errors"]) < 1e-5
         assert row["weights_mb"] > 0
         assert len(row["growth_mb"]) == len(row["ms"]) == processes.COUNT
 
