@@ -146,7 +146,7 @@ class LiteNetwork:
         """Run on what the tensors of the inputs hold.
 
         The tensors of the outputs have the results when this returns; with `async_with_callback`, when the callback is
-        called. Where all inputs and outputs are on a GPU, `wait` waits for them; whoever asks such a tensor for data sees
+        called. Where all inputs and outputs are on a GPU, `wait` waits for them; who asks such a tensor for data sees
         them, too.
 
         Raises:

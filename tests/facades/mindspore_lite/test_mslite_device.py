@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from facades.mindspore_lite.support import ADD, ADD_INT64, DYNAMIC, NETWORK, RELU, TWO_OUTPUTS
 
+from conftest import FIXTURES
 from litehouse.device import DeviceArray
-from mindspore_lite import Context, DataType, Format, ModelParallelRunner, Tensor
+from mindspore_lite import Context, DataType, Format, Model, ModelParallelRunner, ModelType, Tensor
 
 pytestmark = pytest.mark.usefixtures("rehearsed_gpu")
 
@@ -322,6 +323,17 @@ class TestPredict:
         model = ADD.build(context())
         monkeypatch.setattr("litehouse.Session.takes_tensors", False)
         ADD.check(model.predict(placed(ADD.inputs), [Tensor(device="gpu:0")]))
+
+    def test_state_lasts_wherever_the_inputs_are(self):
+        model, x = Model(), np.zeros((3, 5), np.float32)
+        model.build_from_file(str(FIXTURES / "flow" / "state_counter.mindir"), ModelType.MINDIR, context())
+        there = Tensor(x, device="gpu:0")
+        counts = [int(model.predict([data])[1].get_data_to_numpy()) for data in (x, there, there, x, there)]
+        assert counts == [8, 9, 10, 11, 12]
+        (state,) = model._session.state.values()
+        assert (type(state), int(state)) == (np.ndarray, 12)
+        model._session.reset()
+        assert int(model.predict([there])[1].get_data_to_numpy()) == 8
 
     def test_update_weights(self, tmp_path):
         import litehouse
