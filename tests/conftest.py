@@ -20,6 +20,7 @@ os.environ["LITEHOUSE_CACHE_BYTES"] = "0"
 ENGINES = ("onnxruntime", "openvino")
 if os.environ.get("LITEHOUSE_TEST_TORCH"):
     ENGINES += ("torch",)
+REAL_GPU = bool(os.environ.get("LITEHOUSE_TEST_GPU"))
 REPOSITORY = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
 ZOO = REPOSITORY.parent / "shared" / "zoo"
@@ -63,6 +64,14 @@ def sibling_sessions() -> None:
 
 
 @pytest.fixture
+def gpu(request: pytest.FixtureRequest) -> None:
+    """A GPU `gpu:0`: one that is made of the CPU's memory; with `LITEHOUSE_TEST_GPU=1`, the one that is there."""
+    pytest.importorskip("torch")
+    if not REAL_GPU:
+        request.getfixturevalue("rehearsed_gpu")
+
+
+@pytest.fixture
 def rehearsed_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU `gpu:0` that is made of the CPU's memory."""
     pytest.importorskip("torch")
@@ -95,8 +104,8 @@ class Copies:
 
 
 @pytest.fixture
-def copies(rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Copies:
-    """Counts what is copied between the host and the rehearsed GPU."""
+def copies(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    """Counts what is copied between the host and the GPU."""
     return Copies(monkeypatch)
 
 

@@ -1,4 +1,4 @@
-"""What a GPU is to those who hold its memory, with one that is made of the CPU's memory."""
+"""What a GPU is to those who hold its memory."""
 
 import builtins
 import ctypes
@@ -6,6 +6,7 @@ import ctypes
 import numpy as np
 import pytest
 
+from conftest import REAL_GPU
 from litehouse import device
 from litehouse.device import DeviceArray, assign
 
@@ -73,7 +74,7 @@ class TestWhichThereAre:
         assert [device.named(each) for each in ("gpu", "gpu:0", "gpu:3", "cpu")] == ["gpu:0", "gpu:0", "gpu:3", "cpu"]
 
 
-@pytest.mark.usefixtures("rehearsed_gpu")
+@pytest.mark.usefixtures("gpu")
 class TestMemory:
     @pytest.mark.parametrize("dtype", TYPES)
     def test_types(self, dtype):
@@ -128,7 +129,7 @@ class TestMemory:
         assert repr(made(2, 3)) == "<DeviceArray float32[2, 3] on gpu:0>"
 
 
-@pytest.mark.usefixtures("rehearsed_gpu")
+@pytest.mark.usefixtures("gpu")
 class TestCopies:
     @pytest.mark.parametrize("is_pinned", [False, True])
     def test_to_the_device(self, copies, is_pinned):
@@ -201,7 +202,16 @@ def test_memory_of_others():
     assert found.view(np.float32).copy().tolist() == [3] * 6
 
 
-def test_pinned_memory(rehearsed_gpu):
+def test_pinned_memory(gpu):
     memory = device.pinned_zeros("gpu:0", 12)
     assert isinstance(memory, np.ndarray)
     assert (memory.dtype, memory.nbytes, memory.flags.writeable, memory.any()) == (np.uint8, 12, True, False)
+    if REAL_GPU:
+        assert device.host_tensor(memory).is_pinned()
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_memory_of_the_host_is_not_that_of_a_gpu(gpu):
+    array = counted(6)
+    with pytest.raises(ValueError, match="gpu:0"):
+        device.at("gpu:0", array.ctypes.data, 24)

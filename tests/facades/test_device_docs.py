@@ -1,11 +1,11 @@
-"""The examples on device memory run on a GPU that is made of the CPU's memory; without a GPU they do nothing."""
+"""The examples on device memory run on a GPU; without one they do nothing."""
 
 import re
 
 from conftest import REPOSITORY
 
 
-def test_examples(rehearsed_gpu, capsys, monkeypatch):
+def test_examples(gpu, capsys, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
     _, _, section = (REPOSITORY / "docs" / "gpu.md").read_text().partition("\n## Device memory\n")
     names = {"__name__": "example"}

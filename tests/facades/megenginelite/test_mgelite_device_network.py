@@ -1,4 +1,4 @@
-"""Networks on a GPU, with one that is made of the CPU's memory: numbers as on the CPU, and nothing copied in vain."""
+"""Networks on a GPU: numbers as on the CPU, and nothing copied in vain."""
 
 import json
 import threading
@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from facades.megenginelite.support import ROW, address, arrays, counted, feed, load, path, run, score
-from formats.mge.packed_builder import info, packed
 
 from conftest import assert_close
 from litehouse.device import DeviceArray
@@ -26,7 +25,7 @@ from megenginelite import (
     get_model_io_info,
 )
 
-pytestmark = pytest.mark.usefixtures("rehearsed_gpu")
+pytestmark = pytest.mark.usefixtures("gpu")
 
 CPU, CUDA = LiteDeviceType.LITE_CPU, LiteDeviceType.LITE_CUDA
 FLOAT = LiteDataType.LITE_FLOAT
@@ -253,6 +252,24 @@ class TestRuns:
         np.testing.assert_allclose(results[0], score(ROW), rtol=1e-6)
         np.testing.assert_array_equal(results[0], results[1])
 
+    def test_copies_and_runs_are_in_order(self):
+        """Nothing waits between them: each run must see its own input, and each copy its own output."""
+        network = load_on_gpu("image", ["data"], ["prob"])
+        data, prob = network.get_io_tensor("data"), network.get_io_tensor("prob")
+        rng, kept = np.random.default_rng(0), []
+        images = rng.random((12, 1, 3, 224, 224), np.float32)
+        for image in images:
+            staged = image.copy()
+            data.set_data_by_copy(staged)
+            staged[...] = 0
+            network.forward()
+            kept.append(LiteTensor(LiteLayout([1, 10]), CUDA))
+            kept[-1].copy_from(prob)
+        on_cpu = load("image")
+        for image, found in zip(images, kept, strict=True):
+            on_cpu.get_io_tensor("data").set_data_by_copy(image)
+            assert_close(found.to_numpy(), run(on_cpu)["prob"])
+
     def test_wrong_inputs(self):
         network = load_on_gpu(inputs=["data"])
         data = network.get_io_tensor("data")
@@ -376,6 +393,9 @@ class TestBesides:
 
     @pytest.mark.parametrize("is_disabled", [False, True])
     def test_packed_model_says_where(self, tmp_path, is_disabled):
+        pytest.importorskip("cryptography")
+        from formats.mge.packed_builder import info, packed
+
         entries = {
             "device": {"type": "CUDA"},
             "IO": {"inputs": [{"name": "data", "is_host": False}], "outputs": [{"name": "score", "is_host": True}]},

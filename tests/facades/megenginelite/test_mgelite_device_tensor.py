@@ -1,4 +1,4 @@
-"""Tensors on a GPU, with one that is made of the CPU's memory. What is expected is what the original's source does."""
+"""Tensors on a GPU. What is expected is what the original's source does."""
 
 import ctypes
 
@@ -7,10 +7,11 @@ import pytest
 from facades.megenginelite.support import address, counted
 from facades.megenginelite.support import tensor as on_host
 
+from conftest import REAL_GPU
 from litehouse.device import DeviceArray
 from megenginelite import LiteDataType, LiteDeviceType, LiteGlobal, LiteLayout, LiteTensor, LiteTensorConcat
 
-pytestmark = pytest.mark.usefixtures("rehearsed_gpu")
+pytestmark = pytest.mark.usefixtures("gpu")
 
 CPU, CUDA = LiteDeviceType.LITE_CPU, LiteDeviceType.LITE_CUDA
 HOST_ONLY = r"set_data_by_share can only apply in cpu tensor or pinned tensor\."
@@ -46,7 +47,7 @@ class TestDevices:
             LiteTensor(device_type=CUDA, device_id=-1)
 
     def test_without_a_gpu(self, monkeypatch):
-        monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU")
+        monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         assert LiteGlobal.get_device_count(CUDA) == 0
         for is_pinned in (False, True):
@@ -261,6 +262,9 @@ class TestSharing:
             second.set_data_by_share(first.get_ctypes_memory(), 12)
         with pytest.raises(RuntimeError, match="The prepared_data pass to LITE c_api is null"):
             second.set_data_by_share(ctypes.c_void_p(0))
+        if REAL_GPU:
+            with pytest.raises(RuntimeError, match="gpu:0"):
+                second.set_data_by_share(array.ctypes.data)
 
 
 class TestCopyFrom:

@@ -1,14 +1,16 @@
-"""Tensors on a GPU, with one that is made of the CPU's memory: numbers as on the CPU, and nothing copied in vain."""
+"""Tensors on a GPU: numbers as on the CPU, and nothing copied in vain."""
+
+import contextlib
 
 import numpy as np
 import pytest
 from facades.mindspore_lite.support import ADD, ADD_INT64, DYNAMIC, NETWORK, RELU, TWO_OUTPUTS
 
-from conftest import FIXTURES
+from conftest import FIXTURES, REAL_GPU, assert_close
 from litehouse.device import DeviceArray
 from mindspore_lite import Context, DataType, Format, Model, ModelParallelRunner, ModelType, Tensor
 
-pytestmark = pytest.mark.usefixtures("rehearsed_gpu")
+pytestmark = pytest.mark.usefixtures("gpu")
 
 TYPES = [kind for kind in DataType if kind not in (DataType.UNKNOWN, DataType.INVALID)]
 
@@ -168,7 +170,7 @@ class TestTensor:
             Tensor(Tensor(counted(2, 3), device="gpu"), None, DataType.INT8, device="gpu:0")
 
     def test_without_a_gpu(self, monkeypatch):
-        monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU")
+        monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
         with pytest.raises(RuntimeError, match=r"no tensor can be made on gpu:0: torch finds no GPU; .* on the host\."):
             Tensor(shape=[1], dtype=DataType.INT8, device="gpu:0")
@@ -205,7 +207,7 @@ class TestDlpack:
 
         with litehouse.load(RELU.path, device="gpu:0", cache=False) as session:
             (found,) = session.run([Tensor(RELU.inputs[0], device="gpu:0")])
-        np.testing.assert_allclose(found.numpy(), RELU.outputs[0])
+        np.testing.assert_allclose(found.cpu().numpy(), RELU.outputs[0])
 
 
 class TestPredict:
@@ -270,6 +272,25 @@ class TestPredict:
         outputs = [Tensor(shape=[1], dtype=DataType.INT8, device="gpu:0")]
         RELU.check(RELU.build(context()).predict(placed(RELU.inputs), outputs))
         assert (outputs[0].shape, outputs[0].dtype, outputs[0].device) == ([3, 5], DataType.FLOAT32, "gpu:0")
+
+    @pytest.mark.parametrize("is_other", [False, True])
+    def test_runs_are_in_order(self, is_other):
+        """Each run must see its own input and leave its own output, on the stream that the caller is on."""
+        import torch
+
+        model, arrays = NETWORK.build(context()), []
+        other = torch.cuda.stream(torch.cuda.Stream()) if is_other and REAL_GPU else contextlib.nullcontext()
+        outputs = [[Tensor(np.zeros_like(NETWORK.outputs[0]), device="gpu:0")] for _ in range(50)]
+        with other:
+            tensor = Tensor(NETWORK.inputs[0], device="gpu:0")
+            for step, output in enumerate(outputs):
+                arrays.append(NETWORK.inputs[0] * (step + 1))
+                tensor.set_data_from_numpy(arrays[-1])
+                model.predict([tensor], output)
+            found = [output[0].get_data_to_numpy() for output in outputs]
+        on_cpu = NETWORK.build()
+        for array, data in zip(arrays, found, strict=True):
+            assert_close(data, on_cpu.predict([array])[0].get_data_to_numpy())
 
     def test_models_one_after_another(self, copies):
         model = RELU.build(context())
@@ -362,6 +383,7 @@ class TestRefused:
             model.predict(ADD.inputs, [Tensor(device="gpu:0")])
         ADD.check(model.predict(ADD.inputs))
 
+    @pytest.mark.skipif(REAL_GPU, reason="the second GPU is a rehearsed one")
     def test_model_on_another_gpu(self, monkeypatch):
         monkeypatch.setattr("litehouse.device.device_count", lambda kind: 2)
         model = RELU.build(context(1))
