@@ -81,6 +81,8 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
         WinogradPass(),
     ),
     "torch": (
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
+        common.IdentityEliminationPass(),
         FoldShapesPass(),
         FoldBatchNormPass(),
         AttentionPass(),

@@ -10,7 +10,7 @@ from litehouse.passes.sketch import Sketch, has_graphs
 FULL, HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 LARGEST = float(np.finfo(np.float16).max)
 # What gains most, and what always adds up in 32 bits inside.
-PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "MatMul", "MultiHeadAttention"}
+PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MultiHeadAttention"}
 # What is as good in 16 bits where its operands are: it moves numbers, or changes each of them a little. Sums and norms
 # among these add up in 32 bits inside.
 FOLLOWING = {
@@ -23,6 +23,7 @@ FOLLOWING = {
     *("Sigmoid", "Sign", "Size", "Slice", "Softmax", "Softsign", "SpaceToDepth", "Split", "Squeeze", "Sub", "Sum"),
     *("Swish", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
 }
+TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
 
@@ -84,7 +85,9 @@ class _Halving:
         if node.op_type in PRODUCTS:
             return True
         moving = [node.inputs[place] for place in places if not _is_constant(node.inputs[place])]
-        return node.op_type in FOLLOWING and bool(moving) and all(value in self._halves for value in moving)
+        if not moving:
+            return node.op_type in TABLES
+        return node.op_type in FOLLOWING and all(value in self._halves for value in moving)
 
     def _restore_inside(self, node: ir.Node) -> None:
         """Let graphs inside a node see what is outside in 32 bits."""

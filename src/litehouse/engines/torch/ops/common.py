@@ -21,7 +21,15 @@ def from_zero(indices: Tensor, size: int) -> Tensor:
         return indices.long().remainder(size)
     indices = indices.long()
     least, most = indices.aminmax()
-    if least < -size or most >= size:
-        wrong = least if least < -size else most
-        raise IndexError(f"the index {int(wrong)} is out of the range of an axis of size {size}")
+    known_from_zero(int(least), size)
+    known_from_zero(int(most), size)
     return torch.where(indices < 0, indices + size, indices) if least < 0 else indices
+
+
+def known_from_zero(index: int, size: int) -> int:
+    """The same for an index whose number is known, on whatever device it is used."""
+    if not size:
+        raise IndexError("an index into an axis of size 0")
+    if not -size <= index < size:
+        raise IndexError(f"the index {index} is out of the range of an axis of size {size}")
+    return index + size if index < 0 else index

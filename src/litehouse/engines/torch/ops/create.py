@@ -20,6 +20,6 @@ def constant_of_shape(shape: Tensor, *, value: Any = None) -> Tensor:
 @op("Range", known=["start", "limit", "delta"])
 def range_(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
     kind = start.dtype
-    first, last, step = (each.reshape(-1)[0].item() for each in (start, limit, delta))
+    first, last, step = (each.item() for each in (start, limit, delta))
     count = max(math.ceil((last - first) / step), 0) if kind.is_floating_point else max(-((first - last) // step), 0)
     return torch.arange(count).to(kind) * delta.reshape(()) + start.reshape(())

@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from litehouse.engines.torch.ops.common import from_zero
+from litehouse.engines.torch.ops.common import from_zero, known_from_zero
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
@@ -17,10 +17,9 @@ LARGEST = ((1 << 31) - 1, (1 << 63) - 1)
 def gather(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     axis = axis + x.ndim if axis < 0 else axis
     sizes = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
-    places = from_zero(indices, x.shape[axis])
     if indices.numel() == 1 and indices.device.type == "cpu":  # known, and only a part of what is there
-        return x.narrow(axis, int(places), 1).reshape(sizes)
-    found = x.index_select(axis, places.reshape(-1))
+        return x.narrow(axis, known_from_zero(int(indices.item()), x.shape[axis]), 1).reshape(sizes)
+    found = x.index_select(axis, from_zero(indices, x.shape[axis]).reshape(-1))
     return found if indices.ndim == 1 else found.reshape(sizes)
 
 
@@ -86,7 +85,7 @@ def non_zero(x: Tensor) -> Tensor:
 
 @op("OneHot", known=["depth"])
 def one_hot(indices: Tensor, depth: Tensor, values: Tensor, *, axis: int = -1) -> Tensor:
-    count = int(depth.reshape(-1)[0])
+    count = int(depth.item())
     places = indices if indices.is_floating_point() else indices.long()
     places = torch.where(places < 0, places + count, places)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
@@ -109,7 +108,7 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
 @op("Trilu", known=["k"])
 def trilu(x: Tensor, k: Tensor | None = None, *, upper: int = 1) -> Tensor:
     limit = math.prod(x.shape[-2:]) + 1  # torch takes no number of more than 32 bits for some kinds
-    offset = 0 if k is None else min(max(int(k.reshape(-1)[0]), -limit), limit)
+    offset = 0 if k is None else min(max(int(k.item()), -limit), limit)
     return x.triu(offset) if upper else x.tril(offset)
 
 

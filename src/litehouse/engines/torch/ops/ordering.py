@@ -22,7 +22,7 @@ def top_k(
     largest: int = 1,
     sorted: int = 1,  # noqa: A002, ARG001  (ONNX's own name; in order they are in any case)
 ) -> tuple[Tensor, Tensor]:
-    return _top(x, int(k.reshape(-1)[0]), axis, is_largest=bool(largest))
+    return _top(x, int(k.item()), axis, is_largest=bool(largest))
 
 
 def _top(x: Tensor, count: int, axis: int, *, is_largest: bool) -> tuple[Tensor, Tensor]:

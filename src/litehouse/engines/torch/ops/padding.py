@@ -28,7 +28,7 @@ def pad(
     sizes = pads.reshape(-1).tolist()
     if axes is not None:
         sizes = _of_all_axes(sizes, axes.tolist(), x.ndim)
-    return _padded(x, sizes, mode, 0 if constant_value is None else constant_value.reshape(-1)[0].item())
+    return _padded(x, sizes, mode, 0 if constant_value is None else constant_value.item())
 
 
 def _of_all_axes(sizes: list[int], axes: list[int], rank: int) -> list[int]:

@@ -43,7 +43,7 @@ def sequence_length(sequence: list[Tensor]) -> Tensor:
 
 
 def _place(position: Tensor, length: int, *, may_be_behind: bool = False) -> int:
-    place = int(position.reshape(-1)[0])
+    place = int(position.item())
     if not -length <= place < length + may_be_behind:
         raise IndexError(f"position {place} of a sequence of {length}")
     return place + length if place < 0 else place
