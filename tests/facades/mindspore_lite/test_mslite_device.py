@@ -345,7 +345,22 @@ class TestPredict:
         monkeypatch.setattr("litehouse.Session.takes_tensors", False)
         ADD.check(model.predict(placed(ADD.inputs), [Tensor(device="gpu:0")]))
 
-    def test_state_lasts_wherever_the_inputs_are(self):
+    def test_state_lasts_wherever_the_inputs_are(self, monkeypatch):
+        import torch
+
+        from litehouse.engines.torch.program import TorchRunner
+
+        def spied(name, kind):
+            run = getattr(TorchRunner, name)
+
+            def call(runner, inputs):
+                assert {isinstance(value, kind) for value in inputs} == {True}  # the state, too
+                return run(runner, inputs)
+
+            monkeypatch.setattr(TorchRunner, name, call)
+
+        spied("run", np.ndarray)
+        spied("run_tensors", torch.Tensor)
         model, x = Model(), np.zeros((3, 5), np.float32)
         model.build_from_file(str(FIXTURES / "flow" / "state_counter.mindir"), ModelType.MINDIR, context())
         there = Tensor(x, device="gpu:0")
