@@ -68,7 +68,7 @@ class FakeEngine(OnnxRuntimeEngine):
     def lower_precisions(self) -> tuple[str, ...]:
         return self.lower
 
-    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False, parts=1):
+    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False, parts=1, form=""):
         if parts > 1:
             raise litehouse.EngineError("not in parts")
         assert is_plain or precision == "fp32"  # the passes are for 32 bits

@@ -103,8 +103,6 @@ def candidates(
         reason = f"it does not offer {', '.join(sorted(missing))}" if missing else _refusal(engine, options, needs)
         if reason is None:
             usable.append(engine)
-            if is_halved and options.tune == "off" and options.device_kind != "cpu":  # there it is faster without doubt
-                yield from _lower(engine, options)
             yield Candidate(engine, "fp32")
         else:
             refused.append(f"{engine.name}: {reason}")
@@ -222,7 +220,8 @@ def _challenge(
 ) -> Selected:
     """Race the others against the first, where that can change anything."""
     if (reason := _known(model, options)) is not None:
-        return first.selected(reason)
+        is_halved = options.precision == "fp16" and options.device_kind != "cpu" and not options.provider
+        return _halved(first, others, model, options, progress) if is_halved else first.selected(reason)
     runner = first.program.bind()
     samples = find_samples(model, runner)
     if samples is None:
@@ -247,6 +246,21 @@ def _challenge(
     if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
     return heat.winner.selected(heat.reason + _unused(options, built), heat.figures)
+
+
+def _halved(
+    first: _Compiled, others: Iterator[Candidate], model: Model, options: Options, progress: Progress
+) -> Selected:
+    """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers."""
+    candidate = next((each for each in others if each.precision == "fp16"), None)
+    if candidate is None:
+        return first.selected("it is the first choice, and tuning is off" + _unused(options, [first]))
+    rival = _compiled(candidate, model, options, progress)
+    runner = first.program.bind()
+    samples = find_samples(model, runner)
+    if samples is not None and not _agrees(rival, samples, runner.run(samples)):
+        return first.selected("in 16 bits it computes other numbers")
+    return rival.selected("16 bits were allowed, and tuning is off")
 
 
 def _with_forms(first: Candidate, others: Iterator[Candidate], model: Model, options: Options) -> Iterator[Candidate]:
@@ -287,7 +301,7 @@ def _known(model: Model, options: Options) -> str | None:
     """Why no race is needed; None where it is."""
     if options.provider:
         return f"the provider {options.provider!r} was asked for"
-    if options.engine != "auto" and options.precision == "fp32":
+    if options.engine != "auto" and options.precision == "fp32" and options.device_kind == "cpu":
         return "it was asked for"
     if options.tune == "off":
         return "it is the first choice, and tuning is off"

@@ -23,6 +23,7 @@ FOLLOWING = {
     *("Sigmoid", "Sign", "Size", "Slice", "Softmax", "Softsign", "SpaceToDepth", "Split", "Squeeze", "Sub", "Sum"),
     *("Swish", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
 }
+DECISIONS = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
@@ -32,8 +33,8 @@ class HalvePass(ir.passes.InPlacePass):
     """Puts casts between what computes in 16 bits and what does not, and halves the weights of the former.
 
     Products and convolutions compute in 16 bits. What only moves or changes numbers goes along where all of its
-    operands are of 16 bits; all else, such as powers, sums over axes and graphs inside nodes, computes in 32. The
-    inputs and outputs of the graph stay as they are.
+    operands are of 16 bits; all else, such as powers, sums over axes and graphs inside nodes, computes in 32. So does
+    what decides on an order, back to the product before it. The inputs and outputs of the graph stay as they are.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -47,6 +48,7 @@ class _Halving:
     def __init__(self, graph: ir.Graph) -> None:
         self._graph = graph
         self._halves: set[ir.Value] = set()
+        self._exact = _before_decisions(graph)
         self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
 
     def run(self) -> bool:
@@ -80,7 +82,7 @@ class _Halving:
 
     def _is_half(self, node: ir.Node, places: list[int]) -> bool:
         is_known = node.domain in DOMAINS and all(value.dtype is not None for value in node.outputs)
-        if not is_known or not places or has_graphs(node):
+        if not is_known or not places or has_graphs(node) or node in self._exact:
             return False
         if node.op_type in PRODUCTS:
             return True
@@ -128,6 +130,23 @@ class _Halving:
         result.type, result.shape = ir.TensorType(FULL), value.shape
         self._graph.outputs[place] = result
         result.name, value.name = name, f"{name}/half"
+
+
+def _before_decisions(graph: ir.Graph) -> set[ir.Node]:
+    """What order is decided by: all between a decision and the product before it, that one, too.
+
+    Two scores that differ by little are the same in 16 bits, and which comes first is then another one.
+    """
+    found: set[ir.Node] = set()
+    left = [node for node in graph if node.op_type in DECISIONS and not node.domain]
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            makers = [value.producer() for value in node.inputs if value is not None]
+            if node.op_type not in PRODUCTS:
+                left += [maker for maker in makers if maker is not None]
+    return found
 
 
 def _dtype(value: ir.Value) -> ir.DataType | None:

@@ -14,8 +14,9 @@ Function = Callable[..., list[Tensor]]
 class Kernels:
     """The kernels that were made for a program; all of its runners use them."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
+    def __init__(self, *, is_last: bool) -> None:
+        """Begin with none; `is_last` lets the compiler put the channels of images last."""
+        self._is_last = is_last
         self._made: dict[Hashable, Function] = {}
         self._lock = threading.Lock()
 
@@ -23,11 +24,11 @@ class Kernels:
         """The kernels for a key, which tells the function and the sizes; they are made where there are none."""
         with self._lock:
             if key not in self._made:
-                self._made[key] = compiled(function, examples)
+                self._made[key] = compiled(function, examples, is_last=self._is_last)
             return self._made[key]
 
 
-def compiled(function: Function, examples: Sequence[Tensor]) -> Function:
+def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -> Function:
     """The function, in kernels for tensors of exactly these sizes, strides and dtypes.
 
     Weights are given to it like all else, so that it keeps none: their memory can be written to and shared. It is not
@@ -37,5 +38,7 @@ def compiled(function: Function, examples: Sequence[Tensor]) -> Function:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph: Any = make_fx(function)(*examples)
-    made: Function = make(graph, list(examples), options={"triton.cudagraphs": False})
+    # Left to itself, the compiler puts channels last wherever there are convolutions, which 32 bits do not gain from.
+    settings = {"triton.cudagraphs": False, "layout_optimization": is_last}
+    made: Function = make(graph, list(examples), options=settings)
     return made

@@ -47,7 +47,7 @@ class TorchProgram:
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels()
+        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
         self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place)
         self.weights: list[Any] = [None] * len(lowered.constants)
@@ -157,8 +157,7 @@ class TorchRunner:
         self._finish_reading()
         shortcut = self._shortcut
         if shortcut is not None and self._sizes == [tuple(tensor.shape) for tensor in inputs]:
-            with torch.no_grad():
-                return shortcut.run_tensors(inputs)
+            return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
             frame = self._run(inputs)
             outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]

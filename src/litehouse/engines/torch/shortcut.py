@@ -31,8 +31,6 @@ class Shortcut:
         self._inputs = [(place, capture.inputs[slot]) for place, slot in places]
         self._results = [capture.device[slot] for slot in given]
         self._last: Any = stream  # that it ran on
-        self._done = torch.cuda.Event()
-        self._done.record(stream)  # the run that was captured may still be under way
         self._staged: list[tuple[int, np.ndarray, Tensor, Tensor]] = []
         self._copies: list[tuple[Tensor, Tensor]] = []
         tensors = [*(target for _, target in self._inputs), *self._results]
@@ -69,14 +67,12 @@ class Shortcut:
         for place, target in self._inputs:
             target.copy_(inputs[place], non_blocking=True)
         self._graph.replay()
-        found = [result.clone() for result in self._results]
-        self._done.record(stream)
-        return found
+        return [result.clone() for result in self._results]
 
     def _follow(self, stream: Any) -> None:
         """Let a stream wait for a run on another one: both use the same memory."""
         if stream != self._last:
-            stream.wait_event(self._done)
+            stream.wait_stream(self._last)
             self._last = stream
 
 

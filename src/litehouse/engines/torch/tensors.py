@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from litehouse.engines.torch.values import Tensor, as_tensor
+from litehouse.engines.torch.values import Tensor, as_tensor, name_of
 from litehouse.errors import ShapeError
 from litehouse.model import TensorInfo
 from litehouse.signature import checked, fits, shape_text
@@ -21,11 +21,12 @@ def adopt(value: Any, info: TensorInfo) -> Tensor:
     """
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
         return as_tensor(checked(value, info))
-    tensor: Tensor = value.detach() if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    if dtype != info.dtype.name:
-        raise ShapeError(f"input {info.name!r} must be {info.dtype}, not {dtype}")
-    if not fits(tuple(tensor.shape), info):
+    tensor: Tensor = value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if name_of(tensor.dtype) != info.dtype.name:
+        raise ShapeError(f"input {info.name!r} must be {info.dtype}, not {name_of(tensor.dtype)}")
+    if tensor.shape != info.shape and not fits(tuple(tensor.shape), info):
         raise ShapeError(
             f"input {info.name!r} must have the shape {shape_text(info.shape)}, not {list(tensor.shape)}; "
             "reshape the tensor, or resize the session"

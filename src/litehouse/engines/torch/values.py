@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -53,6 +54,12 @@ _FOREIGN = frozenset({"int4", "uint4", "int2", "uint2", "float4_e2m1fn", "float8
 def dtype_of(number: int) -> torch.dtype | None:
     """The torch dtype for an ONNX one; None where torch has none."""
     return _DTYPES.get(int(number))
+
+
+@functools.cache
+def name_of(dtype: torch.dtype) -> str:
+    """The name of a dtype, as numpy has it."""
+    return str(dtype).removeprefix("torch.")
 
 
 def as_tensor(array: Any) -> Any:
