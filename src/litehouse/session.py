@@ -347,7 +347,7 @@ class Session:
         with self._state_lock:
             self._open()
             names = [item.name for item in self.model.states]
-            return {name: array.copy() for name, array in zip(names, self._state, strict=True)}
+            return {name: _as_array(value).copy() for name, value in zip(names, self._state, strict=True)}
 
     def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
         """Give the state the values that the file has, or those that `state` gave before.
@@ -520,26 +520,35 @@ class Session:
         """Run with tensors of other libraries, by DLPack: what is given as such, comes back as tensors of torch."""
         if "tensors" not in build.capabilities:
             return self.run([from_dlpack(*pair) for pair in zip(inputs, build.inputs, strict=True)])
-        from litehouse.engines.torch.tensors import adopt, with_arrays
+        from litehouse.engines.torch.tensors import adopt
+        from litehouse.engines.torch.values import as_tensor
 
         tensors = [adopt(*pair) for pair in zip(inputs, build.inputs, strict=True)]
         runner: Any = build.take()
         try:
             if not self._takes_more:
                 return runner.run_tensors(tensors)  # type: ignore[no-any-return]
-            count = len(self.model.states)
-            return self._run_with_more(lambda given: with_arrays(runner.run_tensors(given), count), tensors)
+            return self._run_with_more(runner.run_tensors, tensors, as_tensor)
         finally:
             build.runners.append(runner)
 
-    def _run_with_more(self, run: Callable[..., list[np.ndarray]], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run with what the network keeps between runs, and with the weights that are live."""
+    def _run_with_more(
+        self, run: Callable[..., list[Any]], inputs: Sequence[Any], adapt: Callable[[Any], Any] | None = None
+    ) -> list[Any]:
+        """Run with what the network keeps between runs, and with the weights that are live.
+
+        Args:
+            run: Runs.
+            inputs: What the caller has given.
+            adapt: Gives what the network keeps in the form that `run` takes, as the last run may have had another one;
+                None gives arrays.
+        """
         held = self._live.values.held
         if not self.model.states:
             return run([*inputs, *held])
         with self._state_lock:
             self._open()
-            results = run([*inputs, *self._state, *held])
+            results = run([*inputs, *map(adapt or _as_array, self._state), *held])
             count = len(results) - len(self._state)
             self._state = results[count:]
             return results[:count]
@@ -548,6 +557,15 @@ class Session:
         if self._builds is None:
             raise EngineError(CLOSED)
         return self._builds
+
+
+def _as_array(value: Any) -> np.ndarray:
+    """An array, or a copy of what a tensor of torch holds, wherever that is."""
+    if isinstance(value, ndarray):
+        return value
+    from litehouse.engines.torch.values import as_array
+
+    return as_array(value)
 
 
 def _label(path: str | os.PathLike[str]) -> str:

@@ -208,8 +208,8 @@ class TorchRunner:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
-            self._find_shortcut(inputs)
             outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
+            self._find_shortcut(inputs)
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
                     self._reading = self._stream.record_event()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from litehouse.engines.torch.values import Tensor, as_array, as_tensor, name_of
+from litehouse.engines.torch.values import Tensor, as_tensor, name_of
 from litehouse.errors import ShapeError
 from litehouse.model import TensorInfo
 from litehouse.signature import checked, fits, shape_text
@@ -32,9 +32,3 @@ def adopt(value: Any, info: TensorInfo) -> Tensor:
             "reshape the tensor, or resize the session"
         )
     return tensor
-
-
-def with_arrays(tensors: list[Any], count: int) -> list[Any]:
-    """The tensors, the last ones of them as arrays."""
-    first = len(tensors) - count
-    return [*tensors[:first], *(as_array(tensor) for tensor in tensors[first:])]
