@@ -300,6 +300,8 @@ class Session:
             if sharing is not None:
                 sharing.allow(allowed)
                 return int(sharing.handle)
+            if "arena" in self.loaded.built.engine.capabilities:
+                return self._share_on_device(allowed)
             model, built, sharing, arrays = memory.begin(self.model, self.options, self._open().choice, self._live)
 
             def take() -> None:
@@ -317,6 +319,20 @@ class Session:
                 raise
             return sharing.handle
 
+    def _share_on_device(self, allowed: list[int]) -> int:
+        from litehouse import sharing as memory
+
+        builds = self._open()
+        sharing, arrays = memory.begin_on_device(self.model, builds.loaded.built.program, builds.choice, self._live)
+        try:
+            sharing.allow(allowed)
+        except BaseException:
+            sharing.close()
+            raise
+        self._live.take(arrays, self._live.values.number)
+        self._live.sharing = sharing
+        return sharing.handle
+
     def use_arena(self, arena: Arena) -> None:
         """Take the weights from an arena: what several sessions have in common is then in memory once.
 
@@ -329,6 +345,8 @@ class Session:
 
         self._own("move")
         self._whole("moved into an arena")
+        if "arena" in self.loaded.built.engine.capabilities:
+            raise WeightError(f"{self.model.path}: models on a GPU do not share an arena within a process")
         with self._live.updating:
 
             def take() -> None:
@@ -442,6 +460,7 @@ class Session:
             self._live.engine.update(self.model, changed)
             take(changed)
         else:
+            self._live.engine.update(self.model, changed)
             take(sharing.place(changed))
             sharing.publish(self._live.values.number)
 
@@ -499,6 +518,7 @@ class Session:
         from litehouse import sharing as memory
 
         def take() -> None:
+            self._live.engine.update(self.model, now.arrays)
             self._live.take(now.arrays, now.number)
             self._followed = now
 

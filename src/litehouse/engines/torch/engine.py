@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
-STORE = "torch"  # where a model's live weights are on its shelf
+STORE, SHARED = "torch", "torch shared"  # where a model's shelf has live weights, and the arena of another process
 COMPILED, LAST = "compiled", "channels last"
 
 
@@ -26,7 +26,7 @@ class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset({"tensors"})
+    capabilities = frozenset({"arena", "tensors"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
@@ -82,8 +82,9 @@ class TorchEngine:
         names, where = Names.of(model), place(options.device)
         if model.live and STORE not in model.shelf:
             model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
-        store = model.shelf.get(STORE)
-        program = TorchProgram(lowered, names, where, precision, is_fixed=is_fixed, form=form, store=store)
+        store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
+        how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+        program = TorchProgram(lowered, names, where, precision, **how)
         program.is_rewritten = is_rewritten
         return program
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from litehouse.engines.base import Names, Stoppable
-from litehouse.engines.torch.arena import Arena
+from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.lower import Lowered
@@ -42,6 +42,7 @@ class TorchProgram:
         is_fixed: bool,
         form: str = "",
         store: Store | None = None,
+        shared: SharedArena | None = None,
     ) -> None:
         """Copy the weights to the device.
 
@@ -53,13 +54,14 @@ class TorchProgram:
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
             store: The live weights.
+            shared: The arena of another process that has the others.
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
         self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
-        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place)
+        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
