@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class TorchProgram:
         form: str = "",
         store: Store | None = None,
         shared: SharedArena | None = None,
+        others: Iterable[Arena] = (),
     ) -> None:
         """Copy the weights to the device.
 
@@ -54,14 +55,15 @@ class TorchProgram:
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
             store: The live weights.
-            shared: The arena of another process that has the others.
+            shared: The arena of another process that has all other weights.
+            others: The arenas of the same model at other sizes.
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
         self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
-        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared)
+        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
