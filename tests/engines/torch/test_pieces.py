@@ -1,6 +1,6 @@
 """Steps that run as one: which are captured, when, for which sizes, and that no run sees anything of another.
 
-On the CPU nothing is recorded by a GPU, but the same code decides what would be: steps run again over memory that stays.
+On the CPU the same code decides what would be captured on a GPU: steps run again, over memory that stays.
 """
 
 from typing import Any
