@@ -4,7 +4,9 @@ import importlib.util
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ os.environ["LITEHOUSE_CACHE_BYTES"] = "0"
 
 CPU_ENGINES = ("onnxruntime", "openvino")  # which serve the CPU unasked, and whose programs are kept
 ENGINES = (*CPU_ENGINES, "torch") if importlib.util.find_spec("torch") else CPU_ENGINES
+REAL_GPU = bool(os.environ.get("LITEHOUSE_TEST_GPU"))
 REPOSITORY = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
 ZOO = REPOSITORY.parent / "shared" / "zoo"
@@ -67,6 +70,14 @@ def sibling_sessions() -> None:
 
 
 @pytest.fixture
+def gpu(request: pytest.FixtureRequest) -> None:
+    """A GPU `gpu:0`: one that is made of the CPU's memory; with `LITEHOUSE_TEST_GPU=1`, the one that is there."""
+    pytest.importorskip("torch")
+    if not REAL_GPU:
+        request.getfixturevalue("rehearsed_gpu")
+
+
+@pytest.fixture
 def rehearsed_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU `gpu:0` that is made of the CPU's memory."""
     pytest.importorskip("torch")
@@ -80,18 +91,16 @@ class Copies:
         from litehouse import device
 
         self.up = self.down = 0
-        upload, download = device._upload, device._download
+        for name in ("_upload", "_upload_pinned", "_download", "_download_into"):
+            monkeypatch.setattr(device, name, self._counted(name, getattr(device, name)))
 
-        def counted_upload(tensor, array):
-            self.up += 1
-            upload(tensor, array)
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.up += name.startswith("_upload")
+            self.down += name.startswith("_download")
+            return function(*arguments)
 
-        def counted_download(tensor):
-            self.down += 1
-            return download(tensor)
-
-        monkeypatch.setattr(device, "_upload", counted_upload)
-        monkeypatch.setattr(device, "_download", counted_download)
+        return call
 
     def taken(self) -> tuple[int, int]:
         """How many went there and came back since the last call."""
@@ -101,8 +110,8 @@ class Copies:
 
 
 @pytest.fixture
-def copies(rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch) -> Copies:
-    """Counts what is copied between the host and the rehearsed GPU."""
+def copies(gpu: None, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    """Counts what is copied between the host and the GPU."""
     return Copies(monkeypatch)
 
 

@@ -145,7 +145,7 @@ def test_the_mode_follows_what_reads_the_weights() -> None:
     source = model(nodes, {"x": (1, 2, 6, 6)}, {"y": (1, 3, 6, 40)}, {"k": kernel, "m": matrix})
     assert litehouse.load(source, updatable=["m"]).options.updatable_mode == "in_place"
     assert litehouse.load(source, updatable=["k"]).options.updatable_mode == "swap"
-    with pytest.raises(litehouse.EngineError, match="in place on the engine onnxruntime alone"):
+    with pytest.raises(litehouse.EngineError, match="not updated in place on the engine openvino"):
         litehouse.load(source, updatable=["m"], updatable_mode="in_place", engine="openvino")
 
 

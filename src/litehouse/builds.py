@@ -248,7 +248,7 @@ class Builds:
         assert whole.translate is not None
         try:
             model = whole.translate(shapes)
-            model.live = whole.live
+            model.live, model.shelf = whole.live, whole.shelf
             return self._build(self._compile(model), model.inputs, model.outputs, self._choice_elsewhere())
         except (LitehouseError, MemoryError) as error:
             wanted, reason = [list(shape) for shape in shapes], str(error) or "not enough memory"

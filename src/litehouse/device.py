@@ -257,14 +257,14 @@ def assign(target: Values, source: Values, *, is_pinned: bool = False, wait: boo
     """
     if isinstance(target, DeviceArray):
         if is_pinned and not isinstance(source, DeviceArray):
-            target.tensor.copy_(host_tensor(source), non_blocking=True)
+            _upload_pinned(target.tensor, source)
             synchronize(target.device)  # the source may be overwritten then
         else:
             target[...] = source
     elif not isinstance(source, DeviceArray):
         target[...] = source
     elif target.flags.c_contiguous and target.flags.writeable:
-        host_tensor(target).copy_(source.tensor, non_blocking=True)
+        _download_into(target, source.tensor)
         if wait:
             synchronize(source.device)
     else:
@@ -298,6 +298,16 @@ def _upload(tensor: Any, array: Array) -> None:
     staging = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=is_pinned)
     staging.numpy()[...] = array
     tensor.copy_(staging, non_blocking=is_pinned)  # torch keeps pinned memory until it was read
+
+
+def _upload_pinned(tensor: Any, array: Array) -> None:
+    """Let a GPU read an array by itself; the array must stay as it is until then."""
+    tensor.copy_(host_tensor(array), non_blocking=True)
+
+
+def _download_into(array: Array, tensor: Any) -> None:
+    """Let a GPU write its memory to an array; it is there when the stream has come so far."""
+    host_tensor(array).copy_(tensor, non_blocking=True)
 
 
 def _download(tensor: Any) -> Array:

@@ -56,6 +56,7 @@ class KeptModel(Model):
         model.updatable, model.live = tuple(facts["updatable"]), ()
         model.is_secret = False
         model.origin = model.read_from = origin
+        model.shelf = {}
         return model
 
     @functools.cached_property

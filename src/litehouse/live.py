@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse import lora
+from litehouse.device import lack
 from litehouse.errors import EngineError, WeightError
 from litehouse.lora import Pair
 from litehouse.options import Options
 from litehouse.weights import Weights
-from litehouse.weights.store import is_real
+from litehouse.weights.store import has_nan, is_real
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from litehouse.engines.base import Engine
     from litehouse.model import Model
 
 IN_PLACE, SWAP = "in_place", "swap"
@@ -83,19 +85,19 @@ class Live:
         sharing: The `litehouse.sharing.Sharing` by which other processes get them; None where they are not shared.
     """
 
-    def __init__(self, model: Model, hold: Callable[[np.ndarray], Any], arrays: Arrays | None = None) -> None:
+    def __init__(self, model: Model, engine: Engine, arrays: Arrays | None = None) -> None:
         """Begin with what the file holds, or with other values.
 
         Args:
             model: The model.
-            hold: Makes an array what a run is given.
+            engine: The engine that runs it.
             arrays: The values of all updatable weights; None for those of the file.
         """
-        self.model, self._hold = model, hold
+        self.model, self.engine = model, engine
         if arrays is None:
             known = model.weights if model.updatable else {}  # those of a model that was kept are not read for nothing
             arrays = {name: known[name] for name in model.updatable if name in known}
-        self.values = Values(0, arrays, tuple(hold(arrays[name]) for name in model.live))
+        self.values = Values(0, arrays, tuple(engine.hold(arrays[name]) for name in model.live))
         self._separate()
 
     def _separate(self) -> None:
@@ -137,7 +139,7 @@ class Live:
             return
         with self.updating:
             self._refuse([text for name, array in new.items() if (text := self._problem(name, array, allow_nan))])
-            copies = {name: np.array(array, order="C") for name, array in new.items()}
+            copies = {name: self.engine.keep(array) for name, array in new.items()}
             self._put(copies, self.values.adapters, install, allow_nan)
 
     def add(self, label: str, arrays: Arrays, install: Install, *, scale: float, allow_nan: bool) -> None:
@@ -157,7 +159,7 @@ class Live:
                     problems += self._pair_problems(name, pair, weight, allow_nan)
             self._refuse(problems, label)
             adapters = {other: pairs for other, pairs in self.values.adapters.items() if other != label}
-            copies = {name: np.array(array, order="C") for name, array in whole.items()}
+            copies = {name: self.engine.keep(array) for name, array in whole.items()}
             self._put(copies, {**adapters, label: own} if own else adapters, install, allow_nan, label)
 
     def remove(self, label: str, install: Install) -> None:
@@ -199,7 +201,7 @@ class Live:
         """Let runs that start from now on use these values; what is None is as before, but for the number."""
         before = self.values
         held = tuple(
-            self._hold(changed[name]) if name in changed else old
+            self.engine.hold(changed[name]) if name in changed else old
             for name, old in zip(self.model.live, before.held, strict=True)
         )
         self.values = Values(
@@ -273,7 +275,7 @@ class Live:
             return f"{name!r} must be a numpy array, not {type(array).__name__}"
         if array.dtype != own.dtype or array.shape != own.shape:
             return f"{name!r} must be {own.dtype} {list(own.shape)}, not {array.dtype} {list(array.shape)}"
-        if not allow_nan and has_nan(array):
+        if not allow_nan and self.engine.has_nan(array):
             return f"{name!r} holds values that are not numbers (allow_nan=True takes them)"
         return ""
 
@@ -303,14 +305,6 @@ def _has_outgrown(array: np.ndarray, base: np.ndarray) -> bool:
     return not bool(np.isfinite(array).all()) and bool(np.isfinite(base).all())
 
 
-def has_nan(array: np.ndarray) -> bool:
-    """Whether a value is not a number."""
-    if not is_real(array) and array.dtype.kind != "c":
-        return False
-    with np.errstate(invalid="ignore"):
-        return bool(array.size) and bool(np.isnan(array.max()))
-
-
 def settle(model: Model, options: Options) -> tuple[Model, Options]:
     """The model and the options, with how its weights are updated decided.
 
@@ -320,19 +314,22 @@ def settle(model: Model, options: Options) -> tuple[Model, Options]:
     if not options.updatable:
         return model, options
     _check_patterns(model, options.updatable)
-    mode = options.updatable_mode or _suiting(model, options)
+    is_torch = options.engine == "torch" or (
+        options.device_kind == "gpu" and options.engine == "auto" and not options.provider and not lack(options.device)
+    )
+    mode = options.updatable_mode or (IN_PLACE if is_torch else _suiting(model, options))
     if mode == SWAP:
         return model, replace(options, updatable_mode=SWAP)
     if options.engine == "openvino":
-        raise EngineError(f"{model.path}: weights are updated in place on the engine onnxruntime alone; use 'swap'")
+        raise EngineError(f"{model.path}: weights are not updated in place on the engine openvino; use 'swap'")
     others = sorted({name for name in model.updatable if model.weights[name].dtype.name not in GIVEN})
     if others:
         raise WeightError(
             f"{model.path}: {others[0]!r} is {model.weights[others[0]].dtype}, which no run can be given; use 'swap'"
         )
     opened = copy.copy(model)
-    opened.live = model.updatable
-    return opened, replace(options, updatable_mode=IN_PLACE, engine="onnxruntime")
+    opened.live, opened.shelf = model.updatable, {}
+    return opened, replace(options, updatable_mode=IN_PLACE, engine="torch" if is_torch else "onnxruntime")
 
 
 def _check_patterns(model: Model, patterns: Sequence[str]) -> None:
@@ -381,7 +378,7 @@ def with_values(model: Model, arrays: Mapping[str, np.ndarray]) -> Model:
     from litehouse.engines.shell import clone
 
     made = copy.copy(model)
-    made.origin = None  # it is no longer what the file holds
+    made.origin, made.shelf = None, {}  # it is no longer what the file holds
     made.weights = Weights.of({**model.weights, **arrays})
     made.graph = clone(model.graph)
     for name, array in arrays.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -73,6 +73,7 @@ class Model:
         is_secret: Whether the file was encrypted: nothing that was made of it may be left on a disk.
         origin: What tells the file from others, for those that keep what is made of it; None where nothing may be.
         read_from: What tells the file that it was read from, whatever was done to the model since.
+        shelf: What engines keep of it on a device, for all sizes that they build it for.
     """
 
     graph: ir.Model
@@ -93,6 +94,7 @@ class Model:
     is_secret: bool = False
     origin: Origin | None = field(default=None, init=False)  # what `replace` changes is another model
     read_from: Origin | None = field(default=None, init=False)
+    shelf: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def weight_shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:

@@ -67,7 +67,7 @@ class Session:
         if attached is None:
             session._begin(loaded)
         else:
-            session._begin(loaded, Live(loaded.model, loaded.built.engine.hold, attached.now.arrays))
+            session._begin(loaded, Live(loaded.model, loaded.built.engine, attached.now.arrays))
             session._follow_from(attached, attached.now)
         return session
 
@@ -87,7 +87,7 @@ class Session:
 
     def _begin(self, loaded: Loaded, live: Live | None = None) -> None:
         self.model, self.options = loaded.model, loaded.options
-        self._live = live or Live(loaded.model, loaded.built.engine.hold)
+        self._live = live or Live(loaded.model, loaded.built.engine)
         self._live.sessions.add(self)
         self._attached: Attached | None = None
         self._followed: Received | None = None  # what is in use of it
@@ -300,6 +300,8 @@ class Session:
             if sharing is not None:
                 sharing.allow(allowed)
                 return int(sharing.handle)
+            if "arena" in self.loaded.built.engine.capabilities:
+                return self._share_on_device(allowed)
             model, built, sharing, arrays = memory.begin(self.model, self.options, self._open().choice, self._live)
 
             def take() -> None:
@@ -317,6 +319,20 @@ class Session:
                 raise
             return sharing.handle
 
+    def _share_on_device(self, allowed: list[int]) -> int:
+        from litehouse import sharing as memory
+
+        builds = self._open()
+        sharing, arrays = memory.begin_on_device(self.model, builds.loaded.built.program, builds.choice, self._live)
+        try:
+            sharing.allow(allowed)
+        except BaseException:
+            sharing.close()
+            raise
+        self._live.take(arrays, self._live.values.number)
+        self._live.sharing = sharing
+        return sharing.handle
+
     def use_arena(self, arena: Arena) -> None:
         """Take the weights from an arena: what several sessions have in common is then in memory once.
 
@@ -329,6 +345,8 @@ class Session:
 
         self._own("move")
         self._whole("moved into an arena")
+        if "arena" in self.loaded.built.engine.capabilities:
+            raise WeightError(f"{self.model.path}: models on a GPU do not share an arena within a process")
         with self._live.updating:
 
             def take() -> None:
@@ -347,7 +365,7 @@ class Session:
         with self._state_lock:
             self._open()
             names = [item.name for item in self.model.states]
-            return {name: array.copy() for name, array in zip(names, self._state, strict=True)}
+            return {name: _as_array(value).copy() for name, value in zip(names, self._state, strict=True)}
 
     def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
         """Give the state the values that the file has, or those that `state` gave before.
@@ -439,8 +457,10 @@ class Session:
         if not self.model.live:
             self._swap(changed, take, sharing)
         elif sharing is None:
+            self._live.engine.update(self.model, changed)
             take(changed)
         else:
+            self._live.engine.update(self.model, changed)
             take(sharing.place(changed))
             sharing.publish(self._live.values.number)
 
@@ -498,6 +518,7 @@ class Session:
         from litehouse import sharing as memory
 
         def take() -> None:
+            self._live.engine.update(self.model, now.arrays)
             self._live.take(now.arrays, now.number)
             self._followed = now
 
@@ -520,22 +541,34 @@ class Session:
         if "tensors" not in build.capabilities:
             return self.run([from_dlpack(*pair) for pair in zip(inputs, build.inputs, strict=True)])
         from litehouse.engines.torch.tensors import adopt
+        from litehouse.engines.torch.values import as_tensor
 
         tensors = [adopt(*pair) for pair in zip(inputs, build.inputs, strict=True)]
         runner: Any = build.take()
         try:
-            return self._run_with_more(runner.run_tensors, tensors) if self._takes_more else runner.run_tensors(tensors)
+            if not self._takes_more:
+                return runner.run_tensors(tensors)  # type: ignore[no-any-return]
+            return self._run_with_more(runner.run_tensors, tensors, as_tensor)
         finally:
             build.runners.append(runner)
 
-    def _run_with_more(self, run: Callable[..., list[np.ndarray]], inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Run with what the network keeps between runs, and with the weights that are live."""
+    def _run_with_more(
+        self, run: Callable[..., list[Any]], inputs: Sequence[Any], adapt: Callable[[Any], Any] | None = None
+    ) -> list[Any]:
+        """Run with what the network keeps between runs, and with the weights that are live.
+
+        Args:
+            run: Runs.
+            inputs: What the caller has given.
+            adapt: Gives what the network keeps in the form that `run` takes, as the last run may have had another one;
+                None gives arrays.
+        """
         held = self._live.values.held
         if not self.model.states:
             return run([*inputs, *held])
         with self._state_lock:
             self._open()
-            results = run([*inputs, *self._state, *held])
+            results = run([*inputs, *map(adapt or _as_array, self._state), *held])
             count = len(results) - len(self._state)
             self._state = results[count:]
             return results[:count]
@@ -544,6 +577,15 @@ class Session:
         if self._builds is None:
             raise EngineError(CLOSED)
         return self._builds
+
+
+def _as_array(value: Any) -> np.ndarray:
+    """An array, or a copy of what a tensor of torch holds, wherever that is."""
+    if isinstance(value, ndarray):
+        return value
+    from litehouse.engines.torch.values import as_array
+
+    return as_array(value)
 
 
 def _label(path: str | os.PathLike[str]) -> str:

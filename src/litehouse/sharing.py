@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse._version import __version__
+from litehouse.device import place
 from litehouse.engines import onnxruntime_frozen
 from litehouse.engines.base import Names
 from litehouse.engines.choice import Choice
@@ -61,6 +62,26 @@ def thaw(segment: Segment, model: Model, options: Options) -> Selected:
     weights = {name.removeprefix(WEIGHT): array for name, array in segment.arrays.items() if name.startswith(WEIGHT)}
     frozen = Frozen(segment.arrays[GRAPH].tobytes(), weights, segment.facts["is_plain"])
     return _selected(frozen, model, options, BETWEEN)
+
+
+def is_on_device(segment: Segment) -> bool:
+    """Whether what is shared is on a device, and not in the segment."""
+    return "arena" in segment.facts
+
+
+def on_device(segment: Segment, model: Model, arrays: Arrays, options: Options) -> Selected:
+    """The model, read from its file, over the memory that another process has on a device."""
+    from litehouse.engines.torch.arena import SharedArena
+    from litehouse.engines.torch.engine import SHARED, STORE
+    from litehouse.engines.torch.store import Store
+
+    choice = Choice.of(segment.facts["choice"])
+    if model.live:
+        model.shelf[STORE] = Store({name: arrays[name] for name in model.live}, place(options.device))
+    model.shelf[SHARED] = SharedArena.of(segment.facts["arena"])
+    how: dict[str, Any] = {"precision": choice.precision, "is_plain": choice.is_plain, "form": choice.form}
+    program = ENGINES[choice].compile(model, options, **how)
+    return Selected(ENGINES[choice], program, Choice(str(choice), reason=BETWEEN, **how), 0.0)
 
 
 def in_arena(model: Model, options: Options, choice: Choice, arena: Arena) -> Selected:
@@ -126,10 +147,34 @@ class _Shared:
 # The process that has the model ---------------------------------------------------------------------------------------
 
 
+def begin_on_device(model: Model, program: Any, choice: Choice, live: Live) -> tuple[Sharing, Arrays]:
+    """Offer what a model has on a device: what is there stays where it is. Live weights are offered beside it."""
+    content = _content(model, live)
+    if not content:
+        raise WeightError(f"{model.path}: on a GPU a model is shared by its file, and there is none any more")
+    facts = {**_facts(model), "content": content, "choice": choice.facts(), "arena": program.arena.share().facts()}
+    states = {f"{STATE}{state.name}": model.weights[state.name] for state in model.states}
+    base, values = Segment.make(states, facts), None
+    try:
+        values = Segment.make(live.values.arrays, {}) if model.live else None
+        return Sharing(base, values, model.path, content), {} if values is None else values.arrays
+    except BaseException:
+        base.close()
+        if values is not None:
+            values.close()
+        raise
+
+
+def _content(model: Model, live: Live) -> str:
+    """A digest of the file that a model was read from; empty where that cannot be told."""
+    origin = live.model.read_from
+    is_there = origin is not None and origin.file and not origin.has_changed()
+    return content_of(origin.file, model.files) if is_there and origin is not None else ""
+
+
 def begin(model: Model, options: Options, choice: Choice, live: Live) -> tuple[Model, Selected, Sharing, Arrays]:
     """Put a model into memory that can be shared: the model and its live weights, to be used from now on."""
-    origin = live.model.read_from
-    content = "" if origin is None or not origin.file or origin.has_changed() else content_of(origin.file, model.files)
+    origin, content = live.model.read_from, _content(model, live)
     base, values = freeze(model, options, choice, content), None
     try:
         built = thaw(base, model, options)
@@ -444,6 +489,7 @@ class AttachedModel(Model):
         model.updatable, model.live = tuple(facts["updatable"]), tuple(facts["live"])
         model.weights = Weights.of({state.name: base.arrays[f"{STATE}{state.name}"] for state in model.states})
         model.defaults, model.files, model.is_secret, model.origin, model.read_from = {}, {}, False, None, None
+        model.shelf = {}
         model.translate = model._translate_again if facts["is_translated_anew"] else None
         return model
 

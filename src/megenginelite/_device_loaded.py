@@ -16,7 +16,8 @@ _BOOL = np.dtype(np.bool_)
 class DeviceLoaded(Loaded):
     """A model with inputs or outputs that are in the memory of a GPU. They are not copied through the host.
 
-    A run is begun by `run`, behind all copies that were begun before; `wait` waits for the outputs on the GPU.
+    A run is begun behind all copies that were begun before. Where all inputs and outputs are on the GPU, `run` does not
+    wait for its end; `wait` does.
     """
 
     def run(self) -> None:
@@ -30,8 +31,8 @@ class DeviceLoaded(Loaded):
         for tensor, result in zip(self._outputs, results, strict=True):
             values = result if isinstance(result, np.ndarray) else DeviceArray(result, device)
             tensor._receive(values, is_fixed=self.settings.fixed_outputs)
-        if not all(tensor._is_on_device for tensor in self._outputs):
-            self.wait()  # once, for all outputs on the host
+        if not all(tensor._is_on_device for tensor in (*self._inputs, *self._outputs)):
+            self.wait()  # for outputs on the host; and inputs there may be written to when this returns
 
     def wait(self) -> None:
         """Wait for the outputs of the last run."""

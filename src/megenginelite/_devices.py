@@ -51,6 +51,7 @@ def device_option(device_type: int, device_id: int) -> str:
     return f"gpu:{device_id}" if device_type == LiteDeviceType.LITE_CUDA else "cpu"
 
 
+HOST_ONLY = "set_data_by_share can only apply in cpu tensor or pinned tensor."
 Allocate = Callable[[int], Values]
 """Gives so many bytes of memory, with zeros in them."""
 
@@ -90,6 +91,3 @@ def borrow(data: Any, nbytes: int, device_id: int) -> DeviceArray:
         return device.at(f"gpu:{device_id}", address, nbytes, data)
     except ValueError as error:
         fail(str(error), error)
-
-
-HOST_ONLY = "set_data_by_share can only apply in cpu tensor or pinned tensor."

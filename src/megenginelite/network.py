@@ -146,7 +146,8 @@ class LiteNetwork:
         """Run on what the tensors of the inputs hold.
 
         The tensors of the outputs have the results when this returns; with `async_with_callback`, when the callback is
-        called. Those on a GPU have them when `wait` returns; what is asked of such a tensor waits for them, too.
+        called. Where all inputs and outputs are on a GPU, `wait` waits for them; who asks such a tensor for data sees
+        them, too.
 
         Raises:
             RuntimeError: No model is loaded, it cannot take the inputs, or the run failed. It can run again.

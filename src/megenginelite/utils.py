@@ -22,7 +22,7 @@ class TensorBatchCollector:
         dtype: The type of the elements.
         device_type: Where the tensor lives. The default is the original's; on the CPU, give `LITE_CPU`.
         device_id: The number of the device.
-        is_pinned_host: A flag that the tensor shows.
+        is_pinned_host: With a GPU, whether the tensor is in memory of the host that belongs to it.
         tensor: A tensor to use instead of a new one; its type counts, then.
 
     Example:

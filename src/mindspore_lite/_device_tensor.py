@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from litehouse import EngineError, Session
-from litehouse.device import DeviceArray, Values, assign, host_tensor, named, zeros
+from litehouse.device import DeviceArray, Values, assign, host_tensor, named, synchronize, zeros
 from mindspore_lite.tensor import NUMPY_TYPES, Array, Tensor, data_type_of, fit
 
 
@@ -83,6 +83,8 @@ class DeviceRun:
             return self._session.run([array.copy() if isinstance(array, DeviceArray) else array for array in arrays])
         given = [array.tensor if isinstance(array, DeviceArray) else host_tensor(array) for array in arrays]
         results: list[Any] = [DeviceArray(result, self.device) for result in self._session.run(given)]
+        if not all(on_device):
+            synchronize(self.device)  # arrays of the host may be written to when this returns
         kept = kept or [False] * len(results)
         return [result if keep else result.copy() for result, keep in zip(results, kept, strict=True)]
 

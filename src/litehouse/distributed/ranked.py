@@ -22,7 +22,7 @@ from litehouse.distributed.program import Part, SegmentedProgram
 from litehouse.distributed.ranks import ALONE, find_place
 from litehouse.distributed.segments import Segment, Step, cut, is_exchange, part_of
 from litehouse.distributed.slicing import slip
-from litehouse.engines.base import Names, Program
+from litehouse.engines.base import GivenWeights, Names, Program
 from litehouse.engines.choice import Choice
 from litehouse.engines.progress import SILENT, Progress
 from litehouse.engines.select import Selected, select
@@ -102,7 +102,7 @@ class _SizeError(EngineError):
     """There are more or fewer processes than the file is for: nobody knows who else there is to be told."""
 
 
-class RankedEngine:
+class RankedEngine(GivenWeights):
     """Compiles the segments of one model with the engines that suit them."""
 
     name = "ranks"
@@ -188,10 +188,6 @@ class RankedEngine:
         if parts > 1:
             raise EngineError(f"{model.path}: a part of a job does not run a batch in parts")
         return self._program(model, options, {} if shapes is not None else dict(self.parts), is_fixed=shapes is None)
-
-    def hold(self, array: np.ndarray) -> np.ndarray:
-        """The array itself."""
-        return array
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> Program:
         """Nothing is kept of a part of a job."""

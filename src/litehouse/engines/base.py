@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -11,6 +11,7 @@ import numpy as np
 
 from litehouse.model import Model
 from litehouse.options import Options
+from litehouse.weights.store import has_nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,18 @@ class Engine(Protocol):
         """What a run may be given in the place of an array that many runs take: the same memory."""
         ...
 
+    def keep(self, array: np.ndarray) -> np.ndarray:
+        """A copy of what a weight is to hold."""
+        ...
+
+    def has_nan(self, array: np.ndarray) -> bool:
+        """Whether a value is not a number."""
+        ...
+
+    def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
+        """Let runs that start from now on use these live weights, where they are not given them."""
+        ...
+
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> Program:
         """The compiled model that `Program.save` wrote.
 
@@ -132,3 +145,22 @@ class Engine(Protocol):
             EngineError: The engine does not take it.
         """
         ...
+
+
+class GivenWeights:
+    """How an engine treats weights that change where each run is given them: as the arrays that they are."""
+
+    def hold(self, array: np.ndarray) -> Any:
+        """The array itself."""
+        return array
+
+    def keep(self, array: np.ndarray) -> np.ndarray:
+        """A copy of what a weight is to hold."""
+        return np.array(array, order="C")
+
+    def has_nan(self, array: np.ndarray) -> bool:
+        """Whether a value is not a number."""
+        return has_nan(array)
+
+    def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
+        """Nothing: the next run is given them."""

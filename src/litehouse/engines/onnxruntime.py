@@ -14,7 +14,7 @@ import numpy as np
 from litehouse.cores import neighbours
 from litehouse.cores.affinity import cores_for, pinned
 from litehouse.cores.budget import thread_budget
-from litehouse.engines.base import Names, Runner, Stoppable
+from litehouse.engines.base import GivenWeights, Names, Runner, Stoppable
 from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, Buffers, small_buffers, stopping
 from litehouse.engines.onnxruntime_providers import (
     TENSORRT,
@@ -54,7 +54,7 @@ TAKE_CONSTANTS = ["LayerNormFusionL1", "LayerNormFusionL2", "SimplifiedLayerNorm
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
-class OnnxRuntimeEngine:
+class OnnxRuntimeEngine(GivenWeights):
     """Runs models with ONNX Runtime."""
 
     name = "onnxruntime"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse.cores.budget import thread_budget
-from litehouse.engines.base import Names, Stoppable
+from litehouse.engines.base import GivenWeights, Names, Stoppable
 from litehouse.errors import EngineError
 from litehouse.options import Options
 
@@ -28,7 +28,7 @@ HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 BLOB = "compiled.blob"
 
 
-class OpenVinoEngine:
+class OpenVinoEngine(GivenWeights):
     """Runs models with OpenVINO on the CPU."""
 
     name = "openvino"
@@ -85,10 +85,6 @@ class OpenVinoEngine:
             return OpenVinoProgram(compiled, names, precision, arrays, is_rewritten=shell.is_rewritten)
         except Exception as error:
             raise EngineError(f"{model.path}: OpenVINO cannot build the model: {error}") from error
-
-    def hold(self, array: np.ndarray) -> np.ndarray:
-        """The array itself."""
-        return array
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> OpenVinoProgram:
         """The compiled model that `save` wrote, over the mapped file."""

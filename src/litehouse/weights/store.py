@@ -92,6 +92,14 @@ def dtype_named(name: str) -> np.dtype:
     return np.dtype(name)
 
 
+def has_nan(array: np.ndarray) -> bool:
+    """Whether a value is not a number."""
+    if not is_real(array) and array.dtype.kind != "c":
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(array.size) and bool(np.isnan(array.max()))
+
+
 def is_real(array: np.ndarray) -> bool:
     """Whether it holds real numbers, of whatever width."""
     return array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float"))

@@ -1,14 +1,16 @@
 """The published programs, each as a program of its own: the calls and printed lines are the tutorial's."""
 
+import os
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import numpy as np
 import pytest
 from facades.megenginelite.support import path, run
 
-from conftest import REPOSITORY, ZOO, assert_close
+from conftest import REAL_GPU, REPOSITORY, ZOO, assert_close
 from megenginelite import LiteNetwork
 
 SHUFFLENET = ZOO / "mge" / "shufflenet_v2_x1_0"
@@ -16,6 +18,8 @@ SHUFFLENET = ZOO / "mge" / "shufflenet_v2_x1_0"
 QUICK_START = (REPOSITORY / "examples" / "megengine_quick_start" / "inference.py").read_text()
 
 # The tutorial has `[["data", is_host=False]]`, which is no Python, and runs on CUDA.
+SLIP, RIGHT = '[["data", is_host=False]]', '[["data", False]]'
+TUTORIAL = ZOO.parent / "tutorials" / "megengine_lite_quick_start_zh.rst"
 COLLECTOR = """\
 from megenginelite import *
 import numpy as np
@@ -77,9 +81,14 @@ MODELS = [
 ]
 
 
-def lines(program, *arguments, folder):
+def lines(program, *arguments, folder, **variables):
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=folder, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *arguments],
+        cwd=folder,
+        env=os.environ | variables,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -99,7 +108,44 @@ def test_quick_start(model, tmp_path):
 @pytest.mark.parametrize("model", MODELS)
 def test_collector(model, tmp_path):
     shutil.copy(model, tmp_path / "shufflenet.mge")
-    found = lines(COLLECTOR, folder=tmp_path)
+    _check_collected(model, lines(COLLECTOR, folder=tmp_path))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_collector_on_a_gpu(model, tmp_path):
+    pytest.importorskip("torch")
+    shutil.copy(model, tmp_path / "shufflenet.mge")
+    program = _published() or COLLECTOR.replace("LITE_CPU", "LITE_CUDA")
+    rehearsal = {} if REAL_GPU else {"LITEHOUSE_REHEARSE_GPU": "1"}
+    _check_collected(model, lines(program, folder=tmp_path, **rehearsal))
+
+
+def test_collector_without_a_gpu(tmp_path):
+    shutil.copy(path("image"), tmp_path / "shufflenet.mge")
+    program = "import torch\ntorch.cuda.is_available = lambda: False\n" + COLLECTOR.replace("LITE_CPU", "LITE_CUDA")
+    pytest.importorskip("torch")
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        lines(program, folder=tmp_path)
+    assert "RuntimeError: Error: request gpu0 out of valid range [0, 0), Error Code: 1" in caught.value.stderr
+
+
+@pytest.mark.skipif(not TUTORIAL.exists(), reason="the tutorials are not there")
+def test_collector_is_the_published_program():
+    assert _published() == COLLECTOR.replace("LITE_CPU", "LITE_CUDA")
+
+
+def _published():
+    """The tutorial's program for CUDA with its slip corrected; nothing where the tutorial is not there."""
+    if not TUTORIAL.exists():
+        return ""
+    _, _, text = TUTORIAL.read_text().rpartition(".. code-block:: python\n   :linenos:\n")
+    indented = "\n".join(line for line in text.splitlines()[1:])
+    program, _, _ = indented.partition("\n\n上面示例")
+    assert SLIP in program
+    return textwrap.dedent(program).replace(SLIP, RIGHT) + "\n"
+
+
+def _check_collected(model, found):
     assert found[0] == "[4, 3, 224, 224]"
     # The variable of the batch's size is used again for the place, so each round collects one piece less.
     ids = [line for line in found if line.startswith("collect")]

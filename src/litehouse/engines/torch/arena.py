@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import torch
 
-from litehouse.engines.torch.values import Tensor
+from litehouse.engines.torch import ipc
+from litehouse.engines.torch.values import Tensor, name_of
+from litehouse.errors import WeightError
 
 ALIGNMENT = 256  # bytes: what kernels load at once never spans two weights
+
+
+@dataclass(frozen=True, slots=True)
+class SharedArena:
+    """An arena of another process.
+
+    Attributes:
+        handle: What its memory is opened by, as hexadecimal digits.
+        nbytes: Its size.
+        table: Dtype, shape and strides of what is in it, in order.
+        digest: What tells its content from others.
+    """
+
+    handle: str
+    nbytes: int
+    table: list[list[Any]]
+    digest: str
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Self:
+        """The arena of which `facts` gave this data."""
+        return cls(str(facts["handle"]), int(facts["nbytes"]), list(facts["table"]), str(facts["digest"]))
 
 
 class Arena:
@@ -20,25 +50,53 @@ class Arena:
         memory: The memory, as bytes.
     """
 
-    def __init__(self, tensors: Mapping[Any, Tensor], place: torch.device) -> None:
-        """Copy tensors of the CPU to the device; their order of elements stays as it is."""
-        offsets, size = {}, 0
+    def __init__(self, tensors: Mapping[Any, Tensor], place: torch.device, shared: SharedArena | None = None) -> None:
+        """Copy tensors of the CPU to the device; their order of elements stays as it is.
+
+        Args:
+            tensors: The tensors.
+            place: The device.
+            shared: The arena of another process that has them already.
+
+        Raises:
+            WeightError: The other process has others, or cannot be reached.
+        """
         tensors = {key: tensor if _is_dense(tensor) else tensor.contiguous() for key, tensor in tensors.items()}
+        self._sources, offsets, size = list(tensors.values()), {}, 0
         for key, tensor in tensors.items():
             offsets[key] = size
             size += -(-_span(tensor) * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-        self.memory = torch.empty(max(size, 1), dtype=torch.uint8, device=place)
+        nbytes = max(size, 1)
+        if shared is not None and (shared.table != self._table() or shared.digest != self._digest()):
+            raise WeightError("the other process has made other weights of the model")
+        self.memory = ipc.allocate(nbytes, place) if shared is None else ipc.adopt(shared.handle, nbytes, place)
         self.tensors: dict[Any, Tensor] = {}
         for key, tensor in tensors.items():
             self.tensors[key] = self._view(tensor, offsets[key])
-            self.tensors[key].copy_(tensor)
+            if shared is None:
+                self.tensors[key].copy_(tensor)
+
+    def share(self) -> SharedArena:
+        """What another process finds the arena by. This one must keep it."""
+        handle = ipc.export(self.memory).hex()
+        return SharedArena(handle, self.memory.numel(), self._table(), self._digest())
+
+    def _table(self) -> list[list[Any]]:
+        return [[name_of(each.dtype), list(each.shape), list(each.stride())] for each in self._sources]
+
+    def _digest(self) -> str:
+        """A digest of all content, as it is on the CPU."""
+        found = hashlib.blake2b(digest_size=16)
+        for tensor in self._sources:
+            if tensor.numel():
+                found.update(tensor.as_strided((_span(tensor),), (1,)).view(torch.uint8).numpy().data)
+        return found.hexdigest()
 
     def _view(self, like: Tensor, offset: int) -> Tensor:
         size = _span(like) * like.element_size()
-        flat = self.memory[offset : offset + size].view(like.dtype) if size else like.new_empty(0, device="cpu")
         if not size:
             return torch.empty(like.shape, dtype=like.dtype, device=self.memory.device)
-        return flat.as_strided(like.shape, like.stride())
+        return self.memory[offset : offset + size].view(like.dtype).as_strided(like.shape, like.stride())
 
 
 def _is_dense(tensor: Tensor) -> bool:

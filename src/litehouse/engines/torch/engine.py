@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
+STORE, SHARED = "torch", "torch shared"  # where a model's shelf has live weights, and the arena of another process
 COMPILED, LAST = "compiled", "channels last"
 
 
@@ -25,7 +26,7 @@ class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset({"tensors"})
+    capabilities = frozenset({"arena", "tensors"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
@@ -63,6 +64,7 @@ class TorchEngine:
         from litehouse.engines.shell import halved_ops, prepared
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
+        from litehouse.engines.torch.store import Store
         from litehouse.passes import halve, speed_up
 
         whole, is_rewritten = prepared(model, shapes, parts, halved_ops(options.op_precision)), False
@@ -77,13 +79,34 @@ class TorchEngine:
         except Exception as error:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
-        program = TorchProgram(lowered, Names.of(model), place(options.device), precision, is_fixed=is_fixed, form=form)
+        names, where = Names.of(model), place(options.device)
+        if model.live and STORE not in model.shelf:
+            model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
+        store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
+        how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+        program = TorchProgram(lowered, names, where, precision, **how)
         program.is_rewritten = is_rewritten
         return program
 
     def hold(self, array: np.ndarray) -> Any:
-        """The array itself."""
+        """The array itself; no run looks at it."""
         return array
+
+    def keep(self, array: np.ndarray) -> np.ndarray:
+        """A copy of what a weight is to hold, in memory that a GPU reads by itself."""
+        from litehouse.engines.torch import store
+
+        return store.keep(array)
+
+    def has_nan(self, array: np.ndarray) -> bool:
+        """Whether a value is not a number."""
+        from litehouse.engines.torch import store
+
+        return store.has_nan(array)
+
+    def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
+        """Write live weights to the device, between two runs."""
+        model.shelf[STORE].update(arrays)
 
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""

@@ -37,6 +37,7 @@ class Lowered:
         constants: By slot, what is known before anything runs; None for all else.
         on_device: The slots of constants that are needed on the device.
         live: The slots of weights that may change, by name.
+        derived: Steps that depend on these alone: they run when one of them has changed.
         lacking: The ops that torch lacks, with their nodes.
     """
 
@@ -44,6 +45,7 @@ class Lowered:
     constants: list[Any]
     on_device: tuple[int, ...]
     live: dict[str, int]
+    derived: list[Step]
     lacking: list[Step] = field(default_factory=list)
 
 
@@ -72,17 +74,20 @@ class _Lowering:
         self._nothing: list[Any] = []  # as long, for frames that only have constants
         self._on_host: set[int] = set()  # slots whose numbers follow from sizes
         self._lacking: list[Step] = []
+        self._fixed: set[int] = set()  # slots that only change with the live weights
+        self._derived: list[Step] = []
 
     def lowered(self, live: frozenset[str]) -> Lowered:
         graph = self._whole.graph
-        for value in graph.inputs:
-            self._slot(value)
+        slots = {str(value.name): self._slot(value) for value in graph.inputs}
+        slots = {name: slot for name, slot in slots.items() if name in live}
+        self._fixed = set(slots.values())
         block = self._block(graph)
         _set_frees(block, frozenset(block.outputs), self._kept())
         given = {slot for slot in block.outputs if isinstance(self._constants[slot], torch.Tensor)}
-        used = given | set(_used_on_device(block, self._constants))
-        slots = {str(value.name): self._slots[value] for value in graph.inputs if value.name in live}
-        return Lowered(block, self._constants, tuple(sorted(used)), slots, self._lacking)
+        whole = Block([*self._derived, *block.steps], block.inputs, block.outputs)
+        used = given | set(_used_on_device(whole, self._constants))
+        return Lowered(block, self._constants, tuple(sorted(used)), slots, self._derived, self._lacking)
 
     def _kept(self) -> frozenset[int]:
         """What later runs need, too."""
@@ -142,6 +147,10 @@ class _Lowering:
             if self._can_fold(step):
                 return self._folded(step)
             step.is_on_host = True
+        if node.graph is self._whole.graph and self._follows_from_weights(step):
+            self._derived.append(step)
+            self._fixed.update(step.outputs)
+            return None
         step.is_on_host = step.is_on_host or self._follows_from_sizes(step)
         if step.is_on_host or step.gives_known:
             self._on_host.update(step.outputs)
@@ -153,6 +162,12 @@ class _Lowering:
         value = self._constants[inputs[place]] if inputs[place] != NONE else None
         is_single = isinstance(value, torch.Tensor) and value.numel() == 1
         return fitting.knows(place) or (is_single and fitting.sees(place))
+
+    def _follows_from_weights(self, step: Step) -> bool:
+        slots = [slot for slot in step.inputs if slot != NONE]
+        is_computed = not step.is_lacking and not step.gives_known and step.op not in DRAWING
+        are_fixed = all(slot in self._fixed or self._constants[slot] is not None for slot in slots)
+        return is_computed and are_fixed and any(slot in self._fixed for slot in slots)
 
     def _follows_from_sizes(self, step: Step) -> bool:
         slots = [slot for slot in step.inputs if slot != NONE]
@@ -175,7 +190,7 @@ class _Lowering:
         frame.host, frame.device = self._constants, self._nothing  # what it gives is a constant at once
         step.is_on_host = True
         try:
-            with torch.inference_mode():
+            with torch.no_grad():
                 step.run(frame)
         except EngineError:
             return step

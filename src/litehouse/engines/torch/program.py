@@ -13,13 +13,14 @@ import numpy as np
 import torch
 
 from litehouse.engines.base import Names, Stoppable
-from litehouse.engines.torch.arena import Arena
+from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
-from litehouse.engines.torch.frame import Frame, Step
+from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.lower import Lowered
 from litehouse.engines.torch.pieces import Piece, WaitsError, cut
 from litehouse.engines.torch.precision import exact
 from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut
+from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError
 
@@ -32,7 +33,16 @@ class TorchProgram:
     is_rewritten = False
 
     def __init__(
-        self, lowered: Lowered, names: Names, place: torch.device, precision: str, *, is_fixed: bool, form: str = ""
+        self,
+        lowered: Lowered,
+        names: Names,
+        place: torch.device,
+        precision: str,
+        *,
+        is_fixed: bool,
+        form: str = "",
+        store: Store | None = None,
+        shared: SharedArena | None = None,
     ) -> None:
         """Copy the weights to the device.
 
@@ -43,13 +53,15 @@ class TorchProgram:
             precision: What it computes in.
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
+            store: The live weights.
+            shared: The arena of another process that has the others.
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
         self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
-        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place)
+        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
@@ -58,7 +70,30 @@ class TorchProgram:
         self.tell(lowered.lacking)
 
         constant = {slot for slot, value in enumerate(lowered.constants) if value is not None}
-        self.constant = frozenset(constant | set(lowered.live.values()))
+        derived = {slot for step in lowered.derived for slot in step.outputs}
+        self.constant = frozenset(constant | set(lowered.live.values()) | derived)
+        self.store = store
+        if store is not None:
+            for name, slot in lowered.live.items():
+                self.weights[slot] = store.tensors[name]
+            self.derive()
+            store.follow(self)
+
+    def derive(self) -> None:
+        """Compute what depends on the live weights alone, into the same memory as before."""
+        frame = Frame(self.lowered.constants, self.weights, self.place)
+        for step in self.lowered.derived:
+            for slot in step.outputs:
+                if slot != NONE:
+                    frame.device[slot] = None
+        with torch.no_grad(), exact(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
+            frame.run(self.lowered.derived)
+        for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
+            value, before = frame.on_device(slot), self.weights[slot]
+            if before is None:
+                self.weights[slot] = value
+            elif before.data_ptr() != value.data_ptr():  # a view of a weight has changed with it
+                before.copy_(value)
 
     def frame(self, given: Sequence[Any]) -> Frame:
         """A frame with the constants and these inputs, which are tensors, or text."""
@@ -120,7 +155,26 @@ class TorchRunner:
         self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, kernels)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for these inputs."""
+        """The outputs for these inputs; live weights behind them are not looked at, as the device has them."""
+        store = self._program.store
+        if store is None:
+            return self._run(inputs)
+        with store.turns.run():
+            return self._run(inputs[: len(self._program.fed)])
+
+    def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The outputs for inputs that may be on the device; they are there, and own their memory.
+
+        The run takes its place in the caller's stream: it sees what was begun there before, and what is begun there
+        behind it sees the outputs. The caller need not wait.
+        """
+        store = self._program.store
+        if store is None:
+            return self._run_tensors(inputs)
+        with store.turns.run():
+            return self._run_tensors(inputs[: len(self._program.fed)])
+
+    def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._finish_reading()
         shortcut = self._shortcut
         if shortcut is None or not shortcut.takes_arrays or self._sizes != [array.shape for array in inputs]:
@@ -129,9 +183,9 @@ class TorchRunner:
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
-        given = [as_tensor(array) for array in inputs[: len(program.fed)]]
+        given = [as_tensor(array) for array in inputs]
         with self._at_work():
-            frame = self._run(given)
+            frame = self._filled(given)
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
             if self._stream is None:
@@ -148,20 +202,16 @@ class TorchRunner:
             self._shortcut = Shortcut(capture, program.fed, given, self._stream)
             self._sizes = [tuple(value.shape) for value in inputs]
 
-    def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs for inputs that may be on the device; they are there, and own their memory.
-
-        The run takes its place in the caller's stream: it sees what was begun there before, and what is begun there
-        behind it sees the outputs. The caller need not wait.
-        """
+    def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
+        inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
         shortcut = self._shortcut
         if shortcut is not None and self._sizes == [tuple(tensor.shape) for tensor in inputs]:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
-            frame = self._run(inputs)
-            self._find_shortcut(inputs)
+            frame = self._filled(inputs)
             outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
+            self._find_shortcut(inputs)
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
                     self._reading = self._stream.record_event()
@@ -208,7 +258,8 @@ class TorchRunner:
             except torch.OutOfMemoryError as error:
                 raise EngineError(f"{self._path}: the GPU has not enough memory: {error}") from error
 
-    def _run(self, given: Sequence[Any]) -> Frame:
+    def _filled(self, given: Sequence[Any]) -> Frame:
+        """A frame on which all parts have run."""
         while True:
             frame = self._program.frame(given)
             try:

@@ -62,8 +62,13 @@ def name_of(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def as_tensor(array: np.ndarray) -> Any:
-    """An array as a tensor on the CPU, over the same memory; text, and what torch has no type for, stays an array."""
+def as_tensor(array: Any) -> Any:
+    """An array as a tensor on the CPU, over the same memory; text, and what torch has no type for, stays an array.
+
+    What is a tensor already stays one, wherever it is.
+    """
+    if isinstance(array, torch.Tensor):
+        return array
     if array.dtype in _BITS:
         bits, kind = _BITS[array.dtype]
         return as_tensor(array.view(bits)).view(kind)

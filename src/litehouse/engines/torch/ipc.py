@@ -1,0 +1,137 @@
+"""Memory of a GPU that other processes can use, too: by the driver's own calls, without pickled objects.
+
+Torch's allocator hands out parts of larger blocks, and a handle is always for a whole block: so this memory is not
+its, but one block of the driver for each arena.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import mmap
+import os
+from typing import Any
+
+import torch
+
+from litehouse.device import is_rehearsed
+from litehouse.engines.torch.values import Tensor
+from litehouse.errors import WeightError
+
+HANDLE_BYTES = 64
+PEER_ACCESS = 1  # so that a handle can be opened on another GPU
+FILE = b"file "  # how a handle begins that stands for memory of the CPU, where a GPU is rehearsed
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = [("content", ctypes.c_ubyte * HANDLE_BYTES)]
+
+
+class _Block:
+    """A block of memory of the driver, which is given back with the last tensor that uses it."""
+
+    def __init__(self, address: int, nbytes: int, free: str) -> None:
+        self._address, self._free = address, free
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # the process may be about to end
+            getattr(_driver(), self._free)(ctypes.c_uint64(self._address))
+
+
+@functools.cache
+def _driver() -> Any:
+    library = ctypes.CDLL("libcuda.so.1")
+    library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]
+    return library
+
+
+def allocate(nbytes: int, place: torch.device) -> Tensor:
+    """Memory on a device, as bytes, that `export` can give to others.
+
+    Raises:
+        torch.OutOfMemoryError: There is not enough.
+    """
+    if place.type != "cuda":
+        return _file_memory(nbytes) if is_rehearsed() else torch.empty(nbytes, dtype=torch.uint8)
+    address = ctypes.c_uint64()
+    with torch.cuda.device(place):
+        torch.cuda.current_stream()  # makes the context, if there is none
+        torch.zeros(1, device=place)
+        if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) != 0:
+            torch.cuda.empty_cache()
+            if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) != 0:
+                raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
+        return torch.as_tensor(_Block(address.value, nbytes, "cuMemFree_v2"), device=place)
+
+
+def export(memory: Tensor) -> bytes:
+    """The handle by which another process opens memory that `allocate` has given.
+
+    Raises:
+        WeightError: The driver has none for it.
+    """
+    if not memory.is_cuda and memory.data_ptr() not in _files:
+        raise WeightError("weights on the CPU are shared by the engine onnxruntime alone")
+    if not memory.is_cuda:
+        return FILE + f"/proc/{os.getpid()}/fd/{_files[memory.data_ptr()]}".encode()
+    handle = _Handle()
+    with torch.cuda.device(memory.device):
+        code = _driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(memory.data_ptr()))
+    if code != 0:
+        raise WeightError(f"the driver cannot share memory of this GPU (error {code})")
+    return bytes(handle.content)
+
+
+def adopt(digits: str, nbytes: int, place: torch.device) -> Tensor:
+    """The memory of another process, as bytes, by its handle in hexadecimal digits.
+
+    Raises:
+        WeightError: It cannot be opened here: that process has ended, or it is on another GPU.
+    """
+    try:
+        handle = bytes.fromhex(digits)
+    except ValueError as error:
+        raise WeightError(f"the other process has given no handle: {error}") from error
+    if handle.startswith(FILE) and is_rehearsed():
+        return _opened_file(handle, nbytes)
+    if len(handle) != HANDLE_BYTES or place.type != "cuda":
+        raise WeightError("the weights are on a GPU, and this process was not asked to run there; use device='gpu'")
+    address = ctypes.c_uint64()
+    with torch.cuda.device(place):
+        torch.zeros(1, device=place)
+        content = _Handle.from_buffer_copy(handle)
+        code = _driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), content, PEER_ACCESS)
+        if code != 0:
+            raise WeightError(
+                f"the weights on the GPU cannot be opened here (the driver's error {code}): the process that shares "
+                "them has ended, or this one sees another GPU"
+            )
+        return torch.as_tensor(_Block(address.value, nbytes, "cuIpcCloseMemHandle"), device=place)
+
+
+# Where a GPU is rehearsed ---------------------------------------------------------------------------------------------
+
+_files: dict[int, int] = {}  # descriptors by the address of their memory
+
+
+def _file_memory(nbytes: int) -> Tensor:
+    descriptor = os.memfd_create("litehouse", os.MFD_CLOEXEC)
+    os.truncate(descriptor, nbytes)
+    memory = torch.frombuffer(mmap.mmap(descriptor, nbytes), dtype=torch.uint8)
+    _files[memory.data_ptr()] = descriptor
+    return memory
+
+
+def _opened_file(handle: bytes, nbytes: int) -> Tensor:
+    try:
+        with open(handle.removeprefix(FILE).decode(), "r+b") as file:
+            return torch.frombuffer(mmap.mmap(file.fileno(), nbytes), dtype=torch.uint8)
+    except (OSError, ValueError) as error:
+        raise WeightError(f"the weights cannot be opened here: {error}") from error

@@ -1,0 +1,127 @@
+"""The weights of a model that may change while it runs: on the device once, for all programs of the model."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from litehouse.engines.torch.arena import Arena
+from litehouse.engines.torch.values import Tensor, as_array, as_tensor
+
+
+class Turns:
+    """Lets any number of runs in at a time, or one update alone. An update that waits goes before runs that come."""
+
+    def __init__(self) -> None:
+        """Begin with nobody inside."""
+        self._changed = threading.Condition(threading.Lock())
+        self._runs, self._updates, self._is_updating = 0, 0, False
+
+    @contextlib.contextmanager
+    def run(self) -> Iterator[None]:
+        """Together with other runs."""
+        with self._changed:
+            while self._updates:
+                self._changed.wait()
+            self._runs += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._runs -= 1
+                if not self._runs:
+                    self._changed.notify_all()
+
+    @contextlib.contextmanager
+    def update(self) -> Iterator[None]:
+        """Alone."""
+        with self._changed:
+            self._updates += 1
+            while self._runs or self._is_updating:
+                self._changed.wait()
+            self._is_updating = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._updates -= 1
+                self._is_updating = False
+                self._changed.notify_all()
+
+    def renew(self) -> None:
+        """This process was forked off: whoever was inside is not there."""
+        self.__init__()  # type: ignore[misc]
+
+
+class Store:
+    """The live weights of a model.
+
+    Attributes:
+        tensors: Them, by name. Their memory stays the same: what was captured reads it.
+        turns: Taken by runs, and by updates.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], place: torch.device) -> None:
+        """Copy weights to a device."""
+        self._place = place
+        self._arena = Arena({name: as_tensor(array) for name, array in arrays.items()}, place)
+        self.tensors: dict[str, Tensor] = self._arena.tensors
+        self.turns = Turns()
+        self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
+        _stores.add(self)
+
+    def follow(self, follower: Any) -> None:
+        """Let something compute anew, by its `derive`, what depends on the weights alone."""
+        self._followers.add(follower)
+
+    def update(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Give weights other values, between two runs: all of them, or none where that fails."""
+        staged = {name: as_tensor(array).to(self._place, non_blocking=True) for name, array in arrays.items()}
+        with self.turns.update():
+            self._wait()  # for runs that their callers have not waited for
+            before = {name: self.tensors[name].clone() for name in staged}
+            try:
+                self._write(staged)
+            except BaseException:
+                self._write(before)
+                raise
+
+    def _write(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            self.tensors[name].copy_(tensor)
+        for follower in list(self._followers):
+            follower.derive()
+        self._wait()
+
+    def _wait(self) -> None:
+        if self._place.type == "cuda":
+            torch.cuda.synchronize(self._place)
+
+
+def keep(array: np.ndarray) -> np.ndarray:
+    """A copy of an array, in memory that a GPU reads by itself."""
+    source = as_tensor(np.asarray(array))
+    copy = torch.empty(source.shape, dtype=source.dtype, pin_memory=torch.cuda.is_available())
+    return as_array(copy.copy_(source))
+
+
+def has_nan(array: np.ndarray) -> bool:
+    """Whether a value is not a number, as all cores can tell."""
+    tensor = as_tensor(array)
+    return bool(tensor.is_floating_point() or tensor.is_complex()) and bool(torch.isnan(tensor).any())
+
+
+def _renew_turns() -> None:
+    for store in list(_stores):
+        store.turns.renew()
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_renew_turns)
