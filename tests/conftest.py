@@ -1,5 +1,6 @@
 """Fixtures that several test folders share."""
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -17,9 +18,8 @@ os.environ["LITEHOUSE_TUNE"] = "off"
 # Verdicts on engines are shared by all tests, but each builds its own models.
 os.environ["LITEHOUSE_CACHE_BYTES"] = "0"
 
-ENGINES = ("onnxruntime", "openvino")
-if os.environ.get("LITEHOUSE_TEST_TORCH"):
-    ENGINES += ("torch",)
+CPU_ENGINES = ("onnxruntime", "openvino")  # which serve the CPU unasked, and whose programs are kept
+ENGINES = (*CPU_ENGINES, "torch") if importlib.util.find_spec("torch") else CPU_ENGINES
 REAL_GPU = bool(os.environ.get("LITEHOUSE_TEST_GPU"))
 REPOSITORY = Path(__file__).parent.parent
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -46,7 +46,13 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, what: str = "output")
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
-    """Each CPU engine in turn."""
+    """Each engine in turn, on the CPU."""
+    return request.param
+
+
+@pytest.fixture(params=CPU_ENGINES)
+def cpu_engine(request: pytest.FixtureRequest) -> str:
+    """Each engine that serves the CPU unasked: torch does not."""
     return request.param
 
 
@@ -125,7 +131,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what runs on an engine that is not safe on this machine, or that `LITEHOUSE_FAIL_PROBES` takes away."""
     values = list(item.callspec.params.values()) if hasattr(item, "callspec") else []
     values += [inner for value in values if isinstance(value, dict) for inner in value.values()]
-    engines = {value for value in values if isinstance(value, str) and value in ENGINES[:2]}
+    engines = {value for value in values if isinstance(value, str) and value in CPU_ENGINES}
     if item.get_closest_marker("openvino"):
         engines.add("openvino")
     for name in engines:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import litehouse
-from conftest import FIXTURES, assert_close
+from conftest import ENGINES, FIXTURES, assert_close
 from litehouse import cache as cache_module
 from litehouse import identity
 from litehouse.cache import Cache
@@ -57,15 +57,15 @@ def _check(session: litehouse.Session, path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NETWORKS, ids=lambda path: path.name)
-def test_a_second_load_gives_the_same(path: Path, folder: Path, engine: str) -> None:
-    first = litehouse.load(path, engine=engine, threads=1, cache=folder)
+def test_a_second_load_gives_the_same(path: Path, folder: Path, cpu_engine: str) -> None:
+    first = litehouse.load(path, engine=cpu_engine, threads=1, cache=folder)
     assert not isinstance(first.model, KeptModel)
     _check(first, path)
     assert _entries(folder) == ["program", "translation"]
-    second = litehouse.load(path, engine=engine, threads=1, cache=folder)
+    second = litehouse.load(path, engine=cpu_engine, threads=1, cache=folder)
     assert isinstance(second.model, KeptModel)
     assert "graph" not in vars(second.model)  # no graph was read
-    assert second.engine == first.engine == engine
+    assert second.engine == first.engine == cpu_engine
     assert second.engine.reason == first.engine.reason
     assert (second.inputs, second.outputs) == (first.inputs, first.outputs)
     _check(second, path)
@@ -73,8 +73,18 @@ def test_a_second_load_gives_the_same(path: Path, folder: Path, engine: str) -> 
     assert dict(second.model.weights).keys() == dict(first.model.weights).keys()
     for name, array in first.model.weights.items():
         np.testing.assert_array_equal(second.model.weights[name], array)
-    plain = litehouse.Session(second.model, litehouse.Options(engine=engine, threads=1, cache=False))
+    plain = litehouse.Session(second.model, litehouse.Options(engine=cpu_engine, threads=1, cache=False))
     _check(plain, path)
+
+
+@pytest.mark.skipif("torch" not in ENGINES, reason="torch is not installed")
+@pytest.mark.parametrize("path", [NETWORKS[0], NETWORKS[3]], ids=lambda path: path.name)
+def test_an_engine_that_keeps_no_programs_still_needs_no_file(path: Path, folder: Path) -> None:
+    for is_kept in (False, True):
+        session = litehouse.load(path, engine="torch", threads=1, cache=folder)
+        assert isinstance(session.model, KeptModel) == is_kept
+        _check(session, path)
+        assert _entries(folder) == ["translation"]
 
 
 def test_a_kept_model_can_be_resized(folder: Path, tmp_path: Path, engine: str) -> None:
@@ -181,15 +191,15 @@ def test_what_was_built_elsewhere_is_not_used(folder: Path, what: str, monkeypat
     assert _entries(folder) == ["program", "program", "translation"]
 
 
-def test_a_damaged_program_is_built_anew(folder: Path, engine: str) -> None:
+def test_a_damaged_program_is_built_anew(folder: Path, cpu_engine: str) -> None:
     x = np.ones((2, 4), "f")
-    litehouse.load(mlp(), engine=engine, threads=1, cache=folder)
+    litehouse.load(mlp(), engine=cpu_engine, threads=1, cache=folder)
     for entry in Cache(folder).entries():
         for path in entry.folder.glob("*.b*"):
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 0xFF
             path.write_bytes(data)
-    session = litehouse.load(mlp(), engine=engine, threads=1, cache=folder)
+    session = litehouse.load(mlp(), engine=cpu_engine, threads=1, cache=folder)
     assert_close(session.run([x])[0], mlp_result(x))
     assert _entries(folder) == ["program", "translation"]
 
@@ -245,13 +255,13 @@ print(float(session.run([np.ones((2, 4), "f")])[0].sum()), "onnx_ir" in sys.modu
 
 
 def test_processes_share_it_and_the_second_needs_no_graph(
-    tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cpu_engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LITEHOUSE_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "model.onnx"
     path.write_bytes(mlp())
     expected = float(mlp_result(np.ones((2, 4), "f")).sum())
-    command = [sys.executable, "-c", PROGRAM, str(path), engine]
+    command = [sys.executable, "-c", PROGRAM, str(path), cpu_engine]
     together = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     outputs = [process.communicate(timeout=600)[0].split() for process in together]
     outputs.append(subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout.split())

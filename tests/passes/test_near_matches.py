@@ -64,10 +64,10 @@ LOOP = {"turns": np.array(1), "truth": np.array(True), "start": np.zeros((), np.
 # Names ----------------------------------------------------------------------------------------------------------------
 
 
-def test_new_names_are_not_those_of_inner_graphs(engine: str) -> None:
+def test_new_names_are_not_those_of_inner_graphs(cpu_engine: str) -> None:
     nodes = [node("Conv", "x w", "c"), loop("c", "y", shape=[1, 112, 12, 12])]
     data = model(nodes, {"x": IMAGE}, {"y": None}, {"w": WIDE, **LOOP})
-    assert "Conv" not in ops(sped_up(data, {"x": drawn(*IMAGE)}, engine))
+    assert "Conv" not in ops(sped_up(data, {"x": drawn(*IMAGE)}, cpu_engine))
 
 
 def test_new_names_are_not_those_of_weights(engine: str) -> None:
@@ -117,11 +117,11 @@ def test_recorded_shapes_may_be_wrong(engine: str, batch: int | str) -> None:
     sped_up(with_records(data, r=[1, 120, 14, 14], c=[1, 112, 12, 12]), {"x": drawn(2, *IMAGE[1:])}, engine)
 
 
-def test_recorded_shapes_are_kept_where_none_can_be_told(engine: str) -> None:
+def test_recorded_shapes_are_kept_where_none_can_be_told(cpu_engine: str) -> None:
     nodes = [node("Relu", "x", "r"), loop("r", "l", shape=["n", 120, 14, 14]), node("Conv", "l w", "y")]
     data = model(nodes, {"x": IMAGE}, {"y": [1, 112, 12, 12]}, {"w": WIDE, **LOOP})
-    assert "Conv" in ops(sped_up(data, {"x": drawn(*IMAGE)}, engine))
-    assert "Conv" not in ops(sped_up(with_records(data, l=IMAGE), {"x": drawn(*IMAGE)}, engine))
+    assert "Conv" in ops(sped_up(data, {"x": drawn(*IMAGE)}, cpu_engine))
+    assert "Conv" not in ops(sped_up(with_records(data, l=IMAGE), {"x": drawn(*IMAGE)}, cpu_engine))
 
 
 POOLS: dict[str, dict] = {
@@ -139,19 +139,19 @@ def test_pools_whose_size_engines_see_otherwise(engine: str, case: str) -> None:
     assert "Conv" in ops(graph)
 
 
-def test_a_usual_pool_is_no_obstacle(engine: str) -> None:
+def test_a_usual_pool_is_no_obstacle(cpu_engine: str) -> None:
     pool = node("MaxPool", "x", "p", kernel_shape=(3, 3), strides=(2, 2), ceil_mode=1)
     data = model([pool, node("Conv", "p w", "y")], {"x": [1, 120, 30, 30]}, {"y": None}, {"w": WIDE})
-    assert "Conv" not in ops(sped_up(data, {"x": drawn(1, 120, 30, 30)}, engine))
+    assert "Conv" not in ops(sped_up(data, {"x": drawn(1, 120, 30, 30)}, cpu_engine))
 
 
 @pytest.mark.parametrize(("scale", "is_told"), [(1.3, False), (2.3, False), (1.5, True), (2.0, True)])
-def test_images_enlarged_by_a_fraction(engine: str, scale: float, is_told: bool) -> None:
+def test_images_enlarged_by_a_fraction(cpu_engine: str, scale: float, is_told: bool) -> None:
     """1.3 * 30 is 39 in single precision, but less in double."""
     nodes = [helper.make_node("Resize", ["x", "", "s"], ["r"], mode="nearest"), node("Conv", "r w", "y")]
     weights = {"w": WIDE, "s": np.array([1, 1, scale, scale], np.float32)}
     data = model(nodes, {"x": [1, 120, 30, 30]}, {"y": None}, weights)
-    assert ("Conv" not in ops(sped_up(data, {"x": drawn(1, 120, 30, 30)}, engine))) == is_told
+    assert ("Conv" not in ops(sped_up(data, {"x": drawn(1, 120, 30, 30)}, cpu_engine))) == is_told
 
 
 EMPTY = {
@@ -188,13 +188,13 @@ def test_what_a_loop_takes_from_outside_is_not_fixed() -> None:
     assert not is_fixed(made.outputs[0])
 
 
-def test_a_weight_of_many_convolutions_is_changed_once(engine: str) -> None:
+def test_a_weight_of_many_convolutions_is_changed_once(cpu_engine: str) -> None:
     """Engines would keep a copy for each: of a network that was written out step by step, hundreds."""
     square = drawn(112, 112, 3, 3) / 30
     names = ["x", "a", "b", "c"]
     nodes = [node("Conv", f"{x} w", y, pads=(1, 1, 1, 1)) for x, y in zip(names, [*names[1:], "y"], strict=True)]
     shape = [1, 112, 12, 12]
-    graph = sped_up(model(nodes, {"x": shape}, {"y": None}, {"w": square}), {"x": drawn(*shape)}, engine)
+    graph = sped_up(model(nodes, {"x": shape}, {"y": None}, {"w": square}), {"x": drawn(*shape)}, cpu_engine)
     assert "Conv" not in ops(graph)
     assert ops(graph).count("Split") == 1
 

@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,7 @@ def make_shell(
         op_precision: What single ops compute in, as in `Options`.
         parts: Make it for one of so many equal parts of its batch.
     """
-    halved = {name for name, precision in (op_precision or {}).items() if precision == "float16"}
+    halved = halved_ops(op_precision or {})
     try:
         whole, is_rewritten = _prepared(model, engine, shapes, halved, parts)
         proto, weights = _take_apart(whole, {*(state.name for state in model.states), *model.live})
@@ -100,7 +100,22 @@ def _prepared(
     is_small = len(whole.graph) <= MAX_COPIED_NODES
     if not halved and not model.live and parts == 1 and not (engine and is_small):
         return whole, False
-    copy = clone(whole)
+    copy = prepared(model, shapes, parts, halved)
+    return copy, bool(engine and is_small and speed_up(copy, engine))
+
+
+def prepared(
+    model: Model, shapes: Sequence[Sequence[int]] | None, parts: int, halved: Collection[str] = ()
+) -> ir.Model:
+    """A copy of the graph, with its live weights among its inputs.
+
+    Args:
+        model: The model; it stays as it is.
+        shapes: What replaces the shapes of its inputs.
+        parts: Make it for one of so many equal parts of its batch.
+        halved: The ops that compute in half precision.
+    """
+    copy = clone(model.graph)
     for name in model.live:
         value = copy.graph.initializers.pop(name, None) or _unused(model, name)
         value.const_value = None
@@ -111,21 +126,12 @@ def _prepared(
         _replace_shapes(copy.graph, shapes)
     if parts > 1:
         SplitBatchPass(parts)(copy)
-    return copy, bool(engine and is_small and speed_up(copy, engine))
-
-
-def prepared(model: Model, shapes: Sequence[Sequence[int]] | None, parts: int) -> ir.Model:
-    """A copy of the graph, with these shapes of its inputs and its live weights among them, for parts of its batch."""
-    copy = clone(model.graph)
-    for name in model.live:
-        value = copy.graph.initializers.pop(name, None) or _unused(model, name)
-        value.const_value = None
-        copy.graph.inputs.append(value)
-    if shapes is not None:
-        _replace_shapes(copy.graph, shapes)
-    if parts > 1:
-        SplitBatchPass(parts)(copy)
     return copy
+
+
+def halved_ops(op_precision: Mapping[str, str]) -> set[str]:
+    """The ops that are to compute in half precision, of what `Options` say of single ops."""
+    return {name for name, precision in op_precision.items() if precision == "float16"}
 
 
 def clone(whole: ir.Model) -> ir.Model:
@@ -140,7 +146,7 @@ def _unused(model: Model, name: str) -> ir.Value:
     return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape)
 
 
-def _halve(whole: ir.Model, names: set[str], path: str) -> None:
+def _halve(whole: ir.Model, names: Collection[str], path: str) -> None:
     setting = SetPrecisionPass(names)
     setting(whole)
     for name in sorted(setting.missed):

@@ -11,6 +11,7 @@ import onnx_ir.passes.common as common
 from litehouse.model import Model
 from litehouse.passes.attention import AttentionPass
 from litehouse.passes.channels_last import ChannelsLastPass
+from litehouse.passes.drop_identities import DropIdentitiesPass
 from litehouse.passes.fold_batch_norm import FoldBatchNormPass
 from litehouse.passes.fold_shapes import FoldShapesPass
 from litehouse.passes.gelu import GeluPass
@@ -82,7 +83,7 @@ SPEED_PASSES: dict[str, tuple[ir.passes.PassBase, ...]] = {
     ),
     "torch": (
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        common.IdentityEliminationPass(),
+        DropIdentitiesPass(),
         FoldShapesPass(),
         FoldBatchNormPass(),
         AttentionPass(),

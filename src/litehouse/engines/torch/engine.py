@@ -63,13 +63,13 @@ class TorchEngine:
         form: str = "",
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
-        from litehouse.engines.shell import prepared
+        from litehouse.engines.shell import halved_ops, prepared
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.engines.torch.store import Store
         from litehouse.passes import halve, speed_up
 
-        whole, is_rewritten = prepared(model, shapes, parts), False
+        whole, is_rewritten = prepared(model, shapes, parts, halved_ops(options.op_precision)), False
         try:
             if not is_plain:
                 is_rewritten = speed_up(whole, self.name)

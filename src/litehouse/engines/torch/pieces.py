@@ -14,7 +14,7 @@ import torch
 
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
-from litehouse.engines.torch.values import Tensor
+from litehouse.engines.torch.values import Tensor, as_array
 
 MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time makes room
 MAX_SEEN = 64  # sizes that are remembered as having been run once
@@ -254,7 +254,7 @@ class Piece:
             if isinstance(value, torch.Tensor):
                 parts.append((slot, value.dtype, tuple(value.shape), value.stride()))
             elif isinstance(known, torch.Tensor):
-                parts.append((slot, known.dtype, tuple(known.shape), known.numpy().tobytes()))
+                parts.append((slot, known.dtype, tuple(known.shape), as_array(known).tobytes()))
             elif value is not None or known is not None:
                 return None  # a sequence, or text
         return tuple(parts)

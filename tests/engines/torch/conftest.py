@@ -1,0 +1,5 @@
+"""Without torch there is nothing to test here."""
+
+import importlib.util
+
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["*.py"]
