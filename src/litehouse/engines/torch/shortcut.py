@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which th
 class Shortcut:
     """A captured model, with memory of the CPU beside that of the GPU."""
 
-    def __init__(self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any) -> None:
+    def __init__(
+        self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any, wait: Callable[[], None]
+    ) -> None:
         """Take the memory of a capture.
 
         Args:
@@ -25,7 +27,9 @@ class Shortcut:
             fed: The slots of its inputs.
             given: The slots of its outputs.
             stream: The stream that arrays are run on.
+            wait: Waits for what was begun there.
         """
+        self._wait = wait
         self._stream, self._graph = stream, capture.graph
         places = [(place, slot) for place, slot in enumerate(fed) if slot in capture.inputs]
         self._inputs = [(place, capture.inputs[slot]) for place, slot in places]
@@ -55,7 +59,7 @@ class Shortcut:
             self._graph.replay()
             for copy, result in self._copies:
                 copy.copy_(result, non_blocking=True)
-            stream.synchronize()
+            self._wait()
         finally:
             torch.cuda.set_stream(before)
         return [array.copy() for array in self._arrays]
