@@ -157,12 +157,12 @@ class Lines:
     def _in_time(self, work: Callable[[], Any]) -> Any:
         """What some work gives that waits for other ranks, and could do so for ever."""
         found: list[Any] = []
-        errors: list[BaseException] = []
+        errors: list[Exception] = []
 
         def run() -> None:
             try:
                 found.append(work())
-            except BaseException as error:
+            except Exception as error:
                 errors.append(error)
 
         thread = threading.Thread(target=run, name="litehouse-rank-opening", daemon=True)

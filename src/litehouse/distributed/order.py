@@ -42,8 +42,8 @@ def order_of(lists: Mapping[int, Sequence[Listed]]) -> dict[str, int]:
         if sum(map(len, left.values())) == before:
             stuck = [f"rank {rank} in {printable(own[0][2])}" for rank, own in left.items() if own]
             raise RankError(
-                f"the ranks would wait for each other: {', '.join(stuck)}; their files have exchanges in orders that do "
-                "not go together; run them on the CPU, or export them with the same order on all ranks",
+                f"the ranks would wait for each other: {', '.join(stuck)}; their files have exchanges in orders that "
+                "do not go together; run them on the CPU, or export them with the same order on all ranks",
                 op=next(own[0][2] for own in left.values() if own),
             )
     return turns

@@ -386,8 +386,8 @@ def _compare(own: _Facts, other: _Facts, rank: int, source: int, path: str) -> N
         )
     if own.card and own.card == other.card:
         raise RankError(
-            f"{path}: rank {rank} and rank {source} are on one GPU ({own.card.rpartition('/')[2]}), which NCCL does not "
-            "support: give each rank a GPU of its own, as with context.gpu.device_id = context.gpu.rank_id or "
+            f"{path}: rank {rank} and rank {source} are on one GPU ({own.card.rpartition('/')[2]}), which NCCL does "
+            "not support: give each rank a GPU of its own, as with context.gpu.device_id = context.gpu.rank_id or "
             "device=f'gpu:{rank}', or run them on the CPU",
             rank=source,
             op=MEETING,

@@ -113,13 +113,13 @@ class WholeEngine(TorchEngine):
         if parts > 1:
             raise EngineError(f"{model.path}: a part of a job does not run a batch in parts")
         assert self._lines is not None
-        exchanges = self._exchanges(model)
+        exchanges = self._exchanges(model, is_sized=shapes is None)
         program = super().compile(model, options, shapes, precision, is_plain=is_plain, exchanges=exchanges)
         self._programs += 1
         return WholeProgram(program, self._mail, self._channel, self._lines, self._programs)
 
-    def _exchanges(self, model: Model) -> list[TorchExchange]:
-        """The exchanges of a model, which may have been translated anew for other sizes."""
+    def _exchanges(self, model: Model, *, is_sized: bool) -> list[TorchExchange]:
+        """The exchanges of a model, which may have been translated anew; `is_sized` where its sizes are to hold."""
         assert self._lines is not None
         nodes: list[ir.Node] = find(model.graph.graph, model.path)
         lines, found = self._lines.open((), self._channel), []
@@ -139,9 +139,15 @@ class WholeEngine(TorchEngine):
                     place=group.index(self._mail.rank) if group else 0,
                     attributes=item.attributes,
                     line=lines[group] if group else None,
+                    sizes=tuple(_shape(value) if is_sized else None for value in node.outputs),
                 )
             )
         return found
+
+
+def _shape(value: ir.Value) -> tuple[int, ...] | None:
+    """The shape of a value, where the file tells it."""
+    return tuple(value.shape.numpy()) if value.shape is not None and value.shape.is_static() else None
 
 
 def _line_of(group: tuple[int, ...], label: str) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ themselves: all ranks have the same result to the bit, and the same one as on th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -26,6 +27,7 @@ REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 # Ops to which all ranks give tensors of one dtype and shape.
 MUST_MATCH = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "Broadcast", "Reduce", "CollectiveGather"}
+FOR_ONE = {"Reduce", "CollectiveGather"}  # whose results the other ranks get without a meaning
 COUNTS = (1, 2)  # the inputs of AlltoAllV whose numbers must be known
 DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))  # as on the CPU
 
@@ -85,6 +87,7 @@ class TorchExchange:
         place: The place of this rank among them.
         attributes: Those of the node.
         line: What connects them; None for Depend, which exchanges nothing.
+        sizes: The shapes of what it gives, as far as the file tells them; None for one that it does not.
     """
 
     number: int
@@ -97,6 +100,7 @@ class TorchExchange:
     place: int
     attributes: dict[str, Any]
     line: Line | None
+    sizes: tuple[tuple[int, ...] | None, ...] = ()
 
     @property
     def count(self) -> int:
@@ -117,10 +121,22 @@ class TorchExchange:
             if slot != NONE
         ]
         call = Call(self, self._agreed(frame.told, tensors), frame.place, is_dry=frame.is_dry)
-        for slot, value in zip(step.outputs, EXCHANGES[self.op](call, *tensors), strict=False):
+        results = EXCHANGES[self.op](call, *tensors)
+        if frame.told.ask is not None and self.op not in FOR_ONE:
+            self._check(results)
+        for slot, value in zip(step.outputs, results, strict=False):
             if slot != NONE:
                 frame.put(slot, value)
         return []
+
+    def _check(self, results: Sequence[Tensor]) -> None:
+        for value, shape in zip(results, self.sizes, strict=False):
+            if shape is not None and tuple(value.shape) != shape:
+                raise RankError(
+                    f"{self.what} gave {_text([_kind(value)])}, where the file has {list(shape)}: the ranks run models "
+                    "that do not belong together, or got other inputs",
+                    op=self.what,
+                )
 
     def outgoing(self, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         """The tensors that go to each rank, for an exchange between neighbours."""
@@ -274,7 +290,7 @@ def _bytes(x: Tensor) -> Tensor:
 
 def _nbytes(kind: Kind) -> int:
     dtype, shape = kind
-    return int(torch.Size(shape).numel()) * getattr(torch, dtype).itemsize
+    return math.prod(shape) * int(getattr(torch, dtype).itemsize)
 
 
 def _made(kind: Kind, device: torch.device) -> Tensor:
