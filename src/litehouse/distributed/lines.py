@@ -17,9 +17,11 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from litehouse.distributed.mail import MAX_BUSY, Key, Mail
+from litehouse.distributed.ranks import LOOPBACK
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError, LitehouseError, RankError
 
@@ -79,6 +81,7 @@ class Lines:
     Attributes:
         place: The device.
         is_closed: Whether they cannot be used any more.
+        users: Have captured what uses them; `drop` is called when that cannot be used any more.
     """
 
     def __init__(self, mail: Mail, place: torch.device, address: str) -> None:
@@ -87,12 +90,13 @@ class Lines:
         Args:
             mail: What the ranks meet by.
             place: The device.
-            address: Where rank 0 is found.
+            address: Where rank 0 is found; empty where all ranks are on one machine.
         """
         self.mail, self.place, self._address = mail, place, address
         self._backend = backend_for(place)
         self._store: Any = None
         self._lines: dict[tuple[int, ...], BackendLine] = {}
+        self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.is_closed = False
         _all.add(self)
 
@@ -116,22 +120,33 @@ class Lines:
         return self._lines
 
     def _met(self, channel: int) -> Any:
-        """The store of all ranks, which rank 0 has."""
+        """The store of all ranks, which rank 0 has: in its memory on one machine, else behind a port."""
         distributed, mail = torch.distributed, self.mail
         if mail.size == 1:
             return distributed.HashStore()
         limit, key = datetime.timedelta(seconds=mail.timeout), Key(channel, 0, "store")
         try:
-            if mail.rank == 0:
+            if mail.rank != 0:
+                with mail.fetched(0, key, OPENING) as array:
+                    where = array.tobytes().decode(errors="replace")
+            elif self._address:
                 store = distributed.TCPStore(self._address, 0, None, True, limit, wait_for_workers=False)
-                for other in range(1, mail.size):
-                    mail.post(other, key, _number(store.port), OPENING)
+                self._say(key, str(store.port))
                 return store
-            with mail.fetched(0, key, OPENING) as array:
-                port = int(array[0])
-            return distributed.TCPStore(self._address, port, None, False, limit, wait_for_workers=False)
+            else:  # nothing is left of it when this process ends, however that happens
+                memory = os.memfd_create("litehouse-ranks", os.MFD_CLOEXEC)
+                weakref.finalize(self, os.close, memory)
+                where = f"/proc/{os.getpid()}/fd/{memory}"
+                self._say(key, where)
+            if self._address:
+                return distributed.TCPStore(self._address, int(where), None, False, limit, wait_for_workers=False)
+            return distributed.FileStore(where, -1)
         except RuntimeError as error:
             raise self.broken(error, OPENING) from error
+
+    def _say(self, key: Key, text: str) -> None:
+        for other in range(1, self.mail.size):
+            self.mail.post(other, key, np.frombuffer(text.encode(), np.uint8), OPENING)
 
     def _made(self, group: tuple[int, ...]) -> Any:
         """A process group."""
@@ -150,7 +165,8 @@ class Lines:
         from litehouse.distributed.gloo import address_towards
 
         options = distributed.ProcessGroupGloo._Options()
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=address_towards(self._address, 1))]
+        own = address_towards(self._address, 1) if self._address else LOOPBACK
+        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=own)]
         options._timeout = limit
         return distributed.ProcessGroupGloo(store, place, size, options)
 
@@ -196,7 +212,7 @@ class Lines:
         if self.place.type == "cuda":
             stream = torch.cuda.current_stream(self.place) if stream is None else stream
             try:
-                self.until(stream.record_event().query, what)
+                self.until(stream.query, what)
             except RuntimeError as error:
                 raise self.broken(error, what) from error
 
@@ -217,23 +233,10 @@ class Lines:
         return failed
 
     def abort(self) -> None:
-        """End what is under way, and all lines; in the background, where that may take its time."""
-        if self.is_closed:
-            return
-        self.is_closed = True
-        ended = [self._lines, self._store]
-
-        def end() -> None:
-            for line in self._lines.values():
-                with contextlib.suppress(RuntimeError):
-                    line.end(is_broken=True)
-            ended.clear()
-
-        self._store = None
-        thread = threading.Thread(target=end, name="litehouse-rank-ending", daemon=True)
-        thread.start()
-        if self.place.type == "cuda":
-            thread.join(GRACE)
+        """End what is under way, and all lines."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._end(is_broken=True)
 
     def leave(self) -> None:
         """Close all lines, once the others leave, too, or soon: they may not have taken all that this rank sent."""
@@ -243,13 +246,31 @@ class Lines:
         others = [other for other in range(self.mail.size) if other != self.mail.rank]
         with contextlib.suppress(LitehouseError, OSError), self.mail.using:
             for other in others:
-                self.mail.post(other, LEAVING, _number(0), "")
+                self.mail.post(other, LEAVING, np.zeros(0, np.uint8), "")
             for other in others:
                 with self.mail.fetched(other, LEAVING, "", timeout=GRACE):
                     pass
-        for line in self._lines.values():
-            with contextlib.suppress(RuntimeError):
-                line.end(is_broken=False)
+        self._end(is_broken=False)
+
+    def _end(self, *, is_broken: bool) -> None:
+        """Close all lines, in the background: gloo waits for what is under way, and NCCL for captured graphs."""
+        for user in list(self.users):
+            user.drop()
+        ended: list[Any] = [*self._lines.values(), self._store]
+        self._lines, self._store = {}, None
+
+        def end() -> None:
+            for line in ended[:-1]:
+                with contextlib.suppress(RuntimeError):
+                    line.end(is_broken=is_broken)
+            ended.clear()
+
+        if self.place.type == "cuda":  # never destroyed: that could wait forever, with the process
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object([ended[-1], *(line.group for line in ended[:-1])]))
+        thread = threading.Thread(target=end, name="litehouse-rank-ending", daemon=True)
+        thread.start()
+        if self.place.type == "cuda":
+            thread.join(GRACE)
 
     def abandon(self) -> None:
         """Never destroy in a forked process what belongs to threads of another one."""
@@ -297,7 +318,7 @@ class BackendLine:
         """Let the process group do something: at the GPU's own time, or at once for tensors of the CPU."""
         lines = self._lines
         if lines.is_closed:
-            raise RankError("the job has ended; load the model again, on all ranks")
+            raise RankError(f"the job has ended in {self._what}; load the model again, on all ranks", op=self._what)
         lines.mail.bytes_sent += sent
         try:
             work = begin()
@@ -318,14 +339,9 @@ class BackendLine:
 def _options(name: str) -> Any:
     """Options by which a GPU runs what is asked for on the current stream, as all else."""
     options = getattr(torch._C._distributed_c10d, name)()
-    options.asyncOp = False
+    if hasattr(options, "asyncOp"):  # else a stream of the process group's own, which the current one waits for
+        options.asyncOp = False
     return options
-
-
-def _number(value: int) -> Any:
-    import numpy as np
-
-    return np.array([value], np.int64)
 
 
 @contextlib.contextmanager

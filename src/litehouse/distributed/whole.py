@@ -6,6 +6,7 @@ as the sizes of what they exchange and who has failed, goes by mail.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from litehouse.model import Model
 from litehouse.options import Options
 
 RUN = "the run"
+NEW_RUNS = 3  # of sizes; these may take long, as graphs are captured
 Shapes = list[list[int]]
 
 
@@ -56,7 +58,7 @@ def build_whole(
         mail: What connects the ranks; all have met.
         channel: The number of the model in it.
         lists: The exchanges of all ranks.
-        address: Where rank 0 is found.
+        address: Where rank 0 is found; empty where all ranks are on one machine.
 
     Raises:
         EngineError: torch cannot run it.
@@ -180,11 +182,14 @@ class WholeProgram:
         self._program, self._mail, self._channel, self._lines = program, mail, channel, lines
         self._number = number
         self._known: dict[Any, Told] = {}
+        self._runs: collections.Counter[Any] = collections.Counter()  # of these sizes
         program.watch = lambda stream: lines.finish(RUN, stream)
 
     def bind(self) -> WholeRunner:
         """A runner for one thread at a time; runs of all of them take turns, as all ranks must run in one order."""
-        return WholeRunner(self, self._program.bind())
+        runner = WholeRunner(self, self._program.bind())
+        self._lines.users.add(runner)
+        return runner
 
     def save(self, folder: Path) -> None:
         """It is not kept."""
@@ -211,11 +216,10 @@ class WholeProgram:
             try:
                 told = self._told(number, shapes)
                 program.told = told
-                if told.ask is None:
+                self._runs[told.key] += 1
+                is_new = self._runs[told.key] <= NEW_RUNS
+                with mail.busy() if is_new else contextlib.nullcontext():
                     yield
-                else:
-                    with mail.busy():
-                        yield
                 self._known[told.key] = Told(told.key, told.given, told.found)
             except BaseException as error:
                 mail.fail(error)
@@ -277,6 +281,10 @@ class WholeRunner:
     def __init__(self, program: WholeProgram, runner: TorchRunner) -> None:
         """Wrap a runner of the torch program."""
         self._program, self._runner = program, runner
+
+    def drop(self) -> None:
+        """Let go of what was captured: the job has ended."""
+        self._runner.drop()
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs."""

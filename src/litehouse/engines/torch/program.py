@@ -179,6 +179,11 @@ class TorchRunner:
         with store.turns.run():
             return self._run_tensors(inputs[: len(self._program.fed)])
 
+    def drop(self) -> None:
+        """Let go of all that was captured; what comes next is captured anew."""
+        self._shortcut = None
+        self._cut()
+
     def _wait(self) -> None:
         """Wait for what was begun on the stream."""
         if self._program.watch is not None:
