@@ -140,7 +140,7 @@ def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
 
 
 def _settled(array: Any) -> Any:
-    """A tensor of torch without what DLPack cannot tell: a gradient that is wanted, and a sign that is yet to change."""
+    """A tensor of torch without what DLPack does not tell: that a gradient is wanted, or a sign is yet to change."""
     if getattr(array, "requires_grad", False):
         array = array.detach()
     return array.resolve_neg() if hasattr(array, "resolve_neg") else array

@@ -1,5 +1,7 @@
 """The weights on a device: in one piece of memory, each as it was."""
 
+import itertools
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -16,6 +18,7 @@ from litehouse.engines.torch.engine import TorchEngine  # noqa: E402
 CPU = torch.device("cpu")
 X = torch.arange(24.0).reshape(2, 3, 4)
 IMAGES = torch.arange(120.0).reshape(2, 3, 4, 5)
+SPACE = torch.arange(720.0).reshape(2, 3, 4, 5, 6)
 GIVEN = {
     "plain": X,
     "turned": X.permute(2, 0, 1),
@@ -69,7 +72,7 @@ def test_all_is_in_one_piece_and_nothing_overlaps(arena: Arena, monkeypatch: pyt
             assert first % ALIGNMENT == 0
             spans.append((first, first + tensor.numel() * tensor.element_size()))
     spans.sort()
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
     assert spans[-1][1] <= size
     assert size < sum(tensor.nbytes for tensor in arena.tensors.values()) + ALIGNMENT * len(GIVEN)
 
