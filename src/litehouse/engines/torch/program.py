@@ -89,7 +89,7 @@ class TorchProgram:
             for slot in step.outputs:
                 if slot != NONE:
                     frame.device[slot] = None
-        with torch.no_grad(), exact(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
+        with torch.no_grad(), exact() if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run(self.lowered.derived)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
@@ -257,7 +257,7 @@ class TorchRunner:
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(exact(self._program.precision))
+                stack.enter_context(exact())
             try:
                 yield
             except EngineError as error:
