@@ -221,6 +221,8 @@ def at(device: str, address: int, nbytes: int, owner: object = None) -> DeviceAr
         buffer: Any = (ctypes.c_ubyte * nbytes).from_address(address)
         buffer.owner = owner
         return DeviceArray(torch.frombuffer(buffer, dtype=torch.uint8), named(device))
+    if not _is_on_gpu(address):
+        raise ValueError(f"{device} has no memory at {address:#x}")
     try:
         tensor = torch.as_tensor(_Borrowed(address, nbytes, owner), device=where)
     except RuntimeError as error:
@@ -228,6 +230,16 @@ def at(device: str, address: int, nbytes: int, owner: object = None) -> DeviceAr
     if tensor.data_ptr() != address:
         raise ValueError(f"the memory at {address:#x} is not that of {device}")
     return DeviceArray(tensor, named(device))
+
+
+MEMORY_TYPE, DEVICE_MEMORY = 2, 2  # what the driver is asked for, and its answer
+
+
+def _is_on_gpu(address: int) -> bool:
+    """Whether the driver knows memory of a GPU at an address; torch takes others, too, where a GPU can read them."""
+    kind = ctypes.c_uint()
+    code = ctypes.CDLL("libcuda.so.1").cuPointerGetAttribute(ctypes.byref(kind), MEMORY_TYPE, ctypes.c_uint64(address))
+    return bool(code == 0 and kind.value == DEVICE_MEMORY)
 
 
 class _Borrowed:

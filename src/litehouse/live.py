@@ -21,6 +21,7 @@ from litehouse.device import lack
 from litehouse.errors import EngineError, WeightError
 from litehouse.lora import Pair
 from litehouse.options import Options
+from litehouse.signature import from_anywhere
 from litehouse.weights import Weights
 from litehouse.weights.store import has_nan, is_real
 
@@ -137,6 +138,7 @@ class Live:
             raise TypeError(f"update_weights takes a dict of arrays by name, not {type(new).__name__}")
         if not new:
             return
+        new = {name: from_anywhere(array) for name, array in new.items()}
         with self.updating:
             self._refuse([text for name, array in new.items() if (text := self._problem(name, array, allow_nan))])
             copies = {name: self.engine.keep(array) for name, array in new.items()}

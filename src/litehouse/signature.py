@@ -108,6 +108,20 @@ def is_foreign(array: Any) -> bool:
     return not isinstance(array, np.ndarray | np.generic) and hasattr(array, "__dlpack__")
 
 
+def from_anywhere(array: Any) -> Any:
+    """An array of another library as one of numpy; what is on a GPU is copied. What is no array stays what it is."""
+    if not is_foreign(array):
+        return array
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        try:
+            import torch
+        except ImportError:
+            return array
+        return torch.from_dlpack(array).cpu().numpy()
+
+
 def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
     """An array of another library as one of numpy, over the same memory.
 

@@ -46,8 +46,8 @@ def runner(notes, monkeypatch):
     session = litehouse.load(mlp(), engine="torch", cache=False)
     made = session._builds.current.take()
     made._stream = Stream("runner", notes)
-    run = made._run
-    monkeypatch.setattr(made, "_run", lambda given: notes.append("run") or run(given))
+    run = made._filled
+    monkeypatch.setattr(made, "_filled", lambda given: notes.append("run") or run(given))
     monkeypatch.setattr(made, "_find_shortcut", lambda _: None)
     info = session.inputs[0]
     made.example = torch.zeros([size if isinstance(size, int) else 1 for size in info.shape])
@@ -84,7 +84,7 @@ def test_after_an_error_the_caller_waits_too(runner, notes, monkeypatch):
     def fail(_):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(runner, "_run", fail)
+    monkeypatch.setattr(runner, "_filled", fail)
     with pytest.raises(RuntimeError, match="no"):
         runner.run_tensors([runner.example])
     assert notes == ["runner waits for caller", "caller waits for runner"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -50,19 +50,30 @@ class Arena:
         memory: The memory, as bytes.
     """
 
-    def __init__(self, tensors: Mapping[Any, Tensor], place: torch.device, shared: SharedArena | None = None) -> None:
+    def __init__(
+        self,
+        tensors: Mapping[Any, Tensor],
+        place: torch.device,
+        shared: SharedArena | None = None,
+        others: Iterable[Arena] = (),
+    ) -> None:
         """Copy tensors of the CPU to the device; their order of elements stays as it is.
 
         Args:
             tensors: The tensors.
             place: The device.
             shared: The arena of another process that has them already.
+            others: Arenas of the same model: what is in one of them is taken from there.
 
         Raises:
             WeightError: The other process has others, or cannot be reached.
         """
         tensors = {key: tensor if _is_dense(tensor) else tensor.contiguous() for key, tensor in tensors.items()}
-        self._sources, offsets, size = list(tensors.values()), {}, 0
+        self.tensors: dict[Any, Tensor] = {}
+        for other in others if shared is None else ():
+            self.tensors |= other.have(tensors)
+        tensors = {key: tensor for key, tensor in tensors.items() if key not in self.tensors}
+        self._sources, offsets, size = tensors, dict[Any, int](), 0
         for key, tensor in tensors.items():
             offsets[key] = size
             size += -(-_span(tensor) * tensor.element_size() // ALIGNMENT) * ALIGNMENT
@@ -70,11 +81,16 @@ class Arena:
         if shared is not None and (shared.table != self._table() or shared.digest != self._digest()):
             raise WeightError("the other process has made other weights of the model")
         self.memory = ipc.allocate(nbytes, place) if shared is None else ipc.adopt(shared.handle, nbytes, place)
-        self.tensors: dict[Any, Tensor] = {}
         for key, tensor in tensors.items():
             self.tensors[key] = self._view(tensor, offsets[key])
             if shared is None:
                 self.tensors[key].copy_(tensor)
+
+    def have(self, tensors: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+        """Those of some tensors of the CPU that are in the arena, as they are there, by key."""
+        own = {_digest(source): self.tensors[key] for key, source in self._sources.items()}
+        found = {key: own.get(_digest(tensor)) for key, tensor in tensors.items()}
+        return {key: tensor for key, tensor in found.items() if tensor is not None}
 
     def share(self) -> SharedArena:
         """What another process finds the arena by. This one must keep it."""
@@ -82,14 +98,13 @@ class Arena:
         return SharedArena(handle, self.memory.numel(), self._table(), self._digest())
 
     def _table(self) -> list[list[Any]]:
-        return [[name_of(each.dtype), list(each.shape), list(each.stride())] for each in self._sources]
+        return [[name_of(each.dtype), list(each.shape), list(each.stride())] for each in self._sources.values()]
 
     def _digest(self) -> str:
         """A digest of all content, as it is on the CPU."""
         found = hashlib.blake2b(digest_size=16)
-        for tensor in self._sources:
-            if tensor.numel():
-                found.update(tensor.as_strided((_span(tensor),), (1,)).view(torch.uint8).numpy().data)
+        for tensor in self._sources.values():
+            found.update(_digest(tensor))
         return found.hexdigest()
 
     def _view(self, like: Tensor, offset: int) -> Tensor:
@@ -97,6 +112,15 @@ class Arena:
         if not size:
             return torch.empty(like.shape, dtype=like.dtype, device=self.memory.device)
         return self.memory[offset : offset + size].view(like.dtype).as_strided(like.shape, like.stride())
+
+
+def _digest(tensor: Tensor) -> bytes:
+    """What tells a tensor of the CPU from others: its dtype, shape, strides and elements."""
+    kind = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}".encode()
+    found = hashlib.blake2b(kind, digest_size=16)
+    if tensor.numel():
+        found.update(tensor.as_strided((_span(tensor),), (1,)).view(torch.uint8).numpy().data)
+    return found.digest()
 
 
 def _is_dense(tensor: Tensor) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
-STORE, SHARED = "torch", "torch shared"  # where a model's shelf has live weights, and the arena of another process
+# Where a model's shelf has the live weights, the arena of another process, and the arenas of programs.
+STORE, SHARED, ARENAS = "torch store", "torch shared", "torch arenas"
 COMPILED, LAST = "compiled", "channels last"
 
 
@@ -83,8 +85,11 @@ class TorchEngine:
         if model.live and STORE not in model.shelf:
             model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
         store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
+        arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
         how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
-        program = TorchProgram(lowered, names, where, precision, **how)
+        others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
+        program = TorchProgram(lowered, names, where, precision, others=others, **how)
+        arenas.add(program.arena)
         program.is_rewritten = is_rewritten
         return program
 

@@ -115,7 +115,10 @@ def keep(array: np.ndarray) -> np.ndarray:
 def has_nan(array: np.ndarray) -> bool:
     """Whether a value is not a number, as all cores can tell."""
     tensor = as_tensor(array)
-    return bool(tensor.is_floating_point() or tensor.is_complex()) and bool(torch.isnan(tensor).any())
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        return False
+    # One that is not makes the sum none, too; so do infinities of both signs, which are looked at more closely.
+    return bool(torch.isnan(tensor.sum())) and bool(torch.isnan(tensor).any())
 
 
 def _renew_turns() -> None:
