@@ -18,6 +18,7 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "inter_op": int,
     "precision": str,
     "tune": str,
+    "build_seconds": float,
     "updatable_mode": str,
     "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
     "provider": str,

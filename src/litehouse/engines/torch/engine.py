@@ -64,6 +64,7 @@ class TorchEngine:
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import halved_ops, prepared
+        from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.engines.torch.store import Store
@@ -87,6 +88,7 @@ class TorchEngine:
         store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
         arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
         how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+        how["workplace"] = workplace_of(model, options) if COMPILED in form else None
         others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
         program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
