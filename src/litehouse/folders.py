@@ -13,7 +13,9 @@ class UnsafeError(OSError):
     """Somebody else may have written what lies there."""
 
 
-def check(path: Path, is_right: Callable[[int], bool] = stat.S_ISDIR, *, follow: bool = False, closed: bool = False) -> None:
+def check(
+    path: Path, is_right: Callable[[int], bool] = stat.S_ISDIR, *, follow: bool = False, closed: bool = False
+) -> None:
     """Refuse what another user may have put there.
 
     Args:

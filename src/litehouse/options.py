@@ -134,9 +134,9 @@ class Options:
         tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
             result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
             The environment variable `LITEHOUSE_TUNE` sets what is usual.
-        build_seconds: About how long a build may take for what only makes runs faster: the timing, and on a GPU the
-            kernels that are made for the network. What is expected to take longer than what is left of it is left out,
-            and `session.engine.reason` says so; with 0 no kernels are made.
+        build_seconds: About how long a build may take for what only makes runs faster: on a GPU, the kernels that are
+            made for the network, and the timing; on the CPU the timing alone. Kernels that are expected to take more
+            than what is left of it are not made, and `session.engine.reason` says so; with 0 none are.
         op_precision: What single ops compute in, by the names that the file gives them: `"float16"` for half precision,
             as far as the engine has it; `"float32"` keeps them, and with them all others, from lower precision.
         affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
