@@ -8,6 +8,7 @@ folder that is usual for it is never used.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import logging
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from litehouse.cache import Cache, open_cache
 from litehouse.engines.safety import engine_version
-from litehouse.folders import UnsafeError, is_writable, names
+from litehouse.folders import UnsafeError, is_writable, names, unlink
 from litehouse.options import Options
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 FOLDER_VARIABLE, TRITON_VARIABLE = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"
+MARK = ".making"
 _using = threading.RLock()  # the variables are those of the whole process
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class Workplace:
                 return _beside(make)
             had_files = bool(names(folder))
             try:
-                with used(folder):
+                with _marked(folder), used(folder):
                     made = make()
             except Exception:
                 if not had_files and folder.is_dir():
@@ -71,6 +73,9 @@ class Workplace:
             return None
         try:
             folder = self._cache.workplace(self._key, self._path)
+            if folder is not None and _is_suspect(folder):
+                self._cache.drop_workplace(self._key)
+                folder = self._cache.workplace(self._key, self._path)
         except UnsafeError as error:
             _warn(str(error))
             return None
@@ -108,6 +113,35 @@ def used(folder: Path) -> Iterator[None]:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _marked(folder: Path) -> Iterator[None]:
+    """Leave a mark in the folder that stays if this process dies meanwhile: it holds the lock of the mark."""
+    descriptor, new = tempfile.mkstemp(dir=folder, prefix=".new-")
+    mark = folder / f"{MARK}{os.path.basename(new)}"
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(new, mark)
+        yield
+    finally:
+        unlink(mark)
+        os.close(descriptor)
+
+
+def _is_suspect(folder: Path) -> bool:
+    """Whether a process died while it made kernels here: a file may be cut short, or kill whoever loads it."""
+    for name in names(folder):
+        if not name.startswith(MARK):
+            continue
+        try:
+            with (folder / name).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue  # its process lives, or has just ended
+        return True
+    return False
 
 
 def _beside(make: Callable[[], Made]) -> Made:
