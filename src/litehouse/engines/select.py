@@ -285,10 +285,14 @@ def _halved(
     first: _Compiled, others: Iterator[Candidate], model: Model, options: Options, progress: Progress
 ) -> Selected:
     """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers."""
-    candidate = next((each for each in others if each.precision == "fp16"), None)
+    engine = first.candidate.engine
+    candidate = next((each for each in others if each.precision == "fp16" and each.engine is engine), None)
     if candidate is None:
         return first.selected("it is the first choice, and tuning is off" + _unused(options, [first]))
-    rival = _compiled(candidate, model, options, progress)
+    try:
+        rival = _compiled(candidate, model, options, progress)
+    except EngineError as error:
+        return first.selected(f"16 bits were allowed, but it cannot be built in them: {error}")
     runner = first.program.bind()
     samples = find_samples(model, runner)
     if samples is not None and not _agrees(rival, samples, runner.run(samples)):

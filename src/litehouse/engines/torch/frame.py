@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.engines.torch import doubts
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.registry import LackingError
 from litehouse.engines.torch.values import Tensor
@@ -191,6 +192,7 @@ class Frame:
         waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
         notes: Takes all that follows from the sizes alone, in order; None where nothing is noted.
         reads: The notes of an earlier run with the same sizes: what they tell is not computed again.
+        wrong: What steps found wrong, on the device, with the texts for it.
     """
 
     def __init__(self, constants: Sequence[Any], weights: Sequence[Any], place: torch.device) -> None:
@@ -200,6 +202,7 @@ class Frame:
         self.waits: set[Step] = set()
         self.notes: list[Any] | None = None
         self.reads: Iterator[Any] | None = None
+        self.wrong: list[tuple[Tensor, list[str]]] = []
 
     def copy(self) -> Frame:
         """Another frame with the same values."""
@@ -259,7 +262,16 @@ class Frame:
     def run(self, steps: Iterable[Step]) -> None:
         """Run steps, in order."""
         for step in steps:
+            doubts.at(str(step))
             step.run(self)
+
+    def run_noted(self, steps: Iterable[Step]) -> None:
+        """Run steps, and note what they find wrong."""
+        with doubts.noted() as found:
+            self.run(steps)
+            flags = found.joined()
+        if flags is not None:
+            self.wrong.append((flags, found.texts))
 
     def move(self, source: int, target: int) -> None:
         """Let another slot have a value, too."""

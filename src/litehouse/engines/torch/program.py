@@ -15,12 +15,13 @@ import torch
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
+from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.pieces import Piece, WaitsError, cut
+from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
 from litehouse.engines.torch.precision import exact
-from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut
+from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError
@@ -91,7 +92,7 @@ class TorchProgram:
             for slot in step.outputs:
                 if slot != NONE:
                     frame.device[slot] = None
-        with torch.no_grad(), exact(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
+        with torch.no_grad(), exact() if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run(self.lowered.derived)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
@@ -194,8 +195,11 @@ class TorchRunner:
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
             if self._stream is None:
+                _check(frame.wrong)
                 return [as_array(value).copy() for value in results]
-            return self._downloaded(results)
+            arrays = self._downloaded(results)
+            _check(frame.wrong)
+            return arrays
 
     def _find_shortcut(self, inputs: Sequence[Any]) -> None:
         """Let the next run of the same sizes go a shorter way, where there is one."""
@@ -204,7 +208,7 @@ class TorchRunner:
         given = program.lowered.block.outputs
         self._shortcut = None
         if self._stream is not None and capture is not None and all(slot in capture.device for slot in given):
-            self._shortcut = Shortcut(capture, program.fed, given, self._stream)
+            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path)
             self._sizes = [tuple(value.shape) for value in inputs]
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
@@ -215,7 +219,8 @@ class TorchRunner:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
-            outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
+            given = self._program.lowered.block.outputs
+            outputs = [unless_wrong(frame.on_device(slot), frame.wrong) for slot in given]
             self._find_shortcut(inputs)
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
@@ -255,7 +260,7 @@ class TorchRunner:
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(exact(self._program.precision))
+                stack.enter_context(exact())
             try:
                 yield
             except EngineError as error:
@@ -272,7 +277,7 @@ class TorchRunner:
                     if isinstance(part, Piece):
                         part.run(frame, at_once=self._program.is_fixed)
                     else:
-                        part.run(frame)
+                        frame.run_noted([part])
             except WaitsError as error:
                 self._learn(error.steps)
                 continue
@@ -311,6 +316,14 @@ def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Te
         else tensor
         for slot, tensor in tensors.items()
     }
+
+
+def _check(wrong: Wrong) -> None:
+    """Raise where a run was told wrong; the device has finished it."""
+    for flags, texts in wrong:
+        text = first_wrong(flags.tolist(), texts)
+        if text:
+            raise EngineError(text)
 
 
 @contextlib.contextmanager
