@@ -17,6 +17,7 @@ from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
+from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
 from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
 from litehouse.engines.torch.precision import computing
@@ -42,6 +43,7 @@ class TorchProgram:
         *,
         is_fixed: bool,
         form: str = "",
+        workplace: Workplace | None = None,
         store: Store | None = None,
         shared: SharedArena | None = None,
         others: Iterable[Arena] = (),
@@ -55,6 +57,7 @@ class TorchProgram:
             precision: What it computes in.
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
+            workplace: Where kernels are made, if the form has any.
             store: The live weights.
             shared: The arena of another process that has all other weights.
             others: The arenas of the same model at other sizes.
@@ -62,7 +65,7 @@ class TorchProgram:
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
+        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
         self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
