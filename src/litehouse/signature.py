@@ -131,12 +131,19 @@ def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
     if not is_foreign(array):
         return array  # type: ignore[no-any-return]
     try:
-        return np.from_dlpack(array)
+        return np.from_dlpack(_settled(array))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
             f"input {info.name!r} cannot be taken as a numpy array ({error}); "
             "the session runs on the CPU: copy it there"
         ) from error
+
+
+def _settled(array: Any) -> Any:
+    """A tensor of torch without what DLPack does not tell: that a gradient is wanted, or a sign is yet to change."""
+    if getattr(array, "requires_grad", False):
+        array = array.detach()
+    return array.resolve_neg() if hasattr(array, "resolve_neg") else array
 
 
 def accept(inputs: Any, infos: tuple[TensorInfo, ...], *, any_size: bool = False) -> list[np.ndarray]:

@@ -3,8 +3,9 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
-from litehouse import LitehouseError, Pool
+from litehouse import Batching, LitehouseError, Pool
 from mindspore_lite._checks import check_elements, check_instance
 from mindspore_lite._options import make_options, merge_sections
 from mindspore_lite._signature import Description, describe
@@ -14,6 +15,7 @@ from mindspore_lite.tensor import Array, Format, Tensor, input_tensor, output_te
 
 NAME = "ModelParallelRunner's build from file failed"
 ENDLESS = 1 << 31  # the original refuses nobody
+JOINED = 16  # requests that run together on a GPU, at most
 _HOST_ONLY = (
     "{} is on a GPU; a ModelParallelRunner takes and gives tensors of the host, which wait for a worker. "
     "Tensor(tensor) is such a copy; Model.predict takes tensors on a GPU"
@@ -65,7 +67,10 @@ class ModelParallelRunner:
             if weights.pids is not None or weights.handle is not None:
                 raise ValueError("processes share the memory of a Model, not of a ModelParallelRunner")
             options = replace(make_options(context, sections, parallel.config_path), updatable=weights.names)
-            pool = Pool(model_path, workers=parallel.workers_num, queue=ENDLESS, any_size=True, options=options)
+            # Requests that wait fill a GPU together; none waits for others to come.
+            joined = Batching(max_size=JOINED, max_delay=0) if options.device_kind == "gpu" else None
+            how: dict[str, Any] = {"queue": ENDLESS, "any_size": True, "batching": joined, "options": options}
+            pool = Pool(model_path, workers=parallel.workers_num, **how)
         except (LitehouseError, OSError, ValueError) as error:
             raise RuntimeError(f"{NAME}! Error is {error}") from error
         self._inputs = describe(pool.model.inputs)

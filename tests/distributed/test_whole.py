@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -384,21 +385,13 @@ def test_a_rank_in_segments_and_one_in_a_program_do_not_meet() -> None:
 def test_two_threads_cannot_run_one_part(sessions: Sessions) -> None:
     both = sessions(halves())
     x = weights(7, 3, 4)
-    begun = threading.Event()
-
-    def first() -> None:
-        begun.set()
-        both[0](x)
-
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=both[0], args=(x,))
+    program: Any = both[0].loaded.built.program
     thread.start()
-    begun.wait()
-    while thread.is_alive():
-        try:
-            both[0].loaded.built.program.bind().run([x])  # type: ignore[attr-defined]
-        except EngineError as error:
-            assert "another thread is running a part of this job" in str(error)
-            break
+    while not program._program.told:  # then it waits for the other rank
+        time.sleep(0.001)
+    with pytest.raises(EngineError, match="another thread is running a part of this job"):
+        both[0](x)
     both[1](x)
     thread.join(PATIENCE)
 

@@ -17,7 +17,7 @@ from litehouse.engines.progress import Progress
 from litehouse.engines.race import lead, race
 from litehouse.engines.safety import Verdict
 from litehouse.engines.samples import agree
-from onnx_models import mlp, model, node
+from onnx_models import mlp, mlp_result, model, node
 
 X = np.ones((2, 4), "f")
 
@@ -433,3 +433,197 @@ def test_agreement() -> None:
     assert agree([np.zeros((0, 3), "f")], [np.zeros((0, 3), "f")])
     assert agree([a], [a + np.float32(20)], "fp16")
     assert not agree([a], [a + np.float32(60)], "fp16")
+
+
+# Forms ----------------------------------------------------------------------------------------------------------------
+
+
+class FormedEngine(FakeEngine):
+    """One that can build a model in several forms, each as fast as told."""
+
+    def __init__(self, name: str, seconds: float, **forms: float) -> None:
+        super().__init__(name, seconds)
+        self.forms_seconds, self.wrong = forms, ""
+
+    def forms(self, model: Any, options: Any, precision: str) -> tuple[str, ...]:
+        return tuple(self.forms_seconds)
+
+    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False, parts=1, form=""):
+        if parts > 1:
+            raise litehouse.EngineError("not in parts")
+        if form == "broken":
+            raise litehouse.EngineError("no compiler")
+        self.compiled.append(form)
+        program = OnnxRuntimeEngine().compile(model, options, shapes)
+        seconds = self.forms_seconds.get(form, self.seconds)
+        return _Program(program, seconds, 1.5 if form and form == self.wrong else 1.0, is_rewritten=False)
+
+
+@pytest.fixture
+def formed(engines: dict[str, FakeEngine], monkeypatch: pytest.MonkeyPatch) -> FormedEngine:
+    """The first engine, with one form that is slower and one that is faster."""
+    engines["onnxruntime"] = formed = FormedEngine("onnxruntime", 0.004, wide=0.008, tight=0.001)
+    monkeypatch.setattr("litehouse.engines.build.ENGINES", engines)
+    return formed
+
+
+def test_forms_are_raced(formed: FormedEngine) -> None:
+    session = _load()
+    assert (session.engine, session.engine.form) == ("onnxruntime", "tight")
+    assert [(each.engine, each.form) for each in session.engine.figures] == [
+        *(("onnxruntime", ""), ("onnxruntime", "wide"), ("onnxruntime", "tight"), ("openvino", "")),
+    ]
+    assert "onnxruntime, tight 4.00x as fast" in session.engine.reason
+    assert session.run([X])[0].shape == (2, 3)
+
+
+def test_the_usual_form_wins_too(formed: FormedEngine, engines: dict[str, FakeEngine]) -> None:
+    formed.forms_seconds = {"wide": 0.008}
+    engines["openvino"].seconds = 0.008
+    session = _load()
+    assert (session.engine, session.engine.form) == ("onnxruntime", "")
+
+
+def test_a_form_that_computes_other_numbers_takes_no_part(formed: FormedEngine) -> None:
+    formed.wrong = "tight"
+    session = _load()
+    assert (session.engine, session.engine.form) == ("openvino", "")
+    assert "onnxruntime, tight computed other numbers and took no part" in session.engine.reason
+
+
+def test_a_form_that_cannot_be_built_takes_no_part(formed: FormedEngine) -> None:
+    formed.forms_seconds = {"broken": 0.0001, "tight": 0.001}
+    session = _load()
+    assert session.engine.form == "tight"
+    assert "broken" not in session.engine.reason
+
+
+def test_without_a_race_the_form_is_the_usual_one(formed: FormedEngine) -> None:
+    assert _load(tune="off").engine.form == ""
+    assert formed.compiled == [""]
+
+
+def test_the_form_is_kept_and_used_again(formed: FormedEngine, tmp_path: Path) -> None:
+    first = _load(cache=tmp_path).engine
+    assert Choice.of(first.facts()).form == first.facts()["form"] == "tight"
+    assert [figure.form for figure in Choice.of(first.facts()).figures] == ["", "wide", "tight", ""]
+    formed.compiled.clear()
+    second = _load(cache=tmp_path)
+    assert (second.engine.form, second.engine.reason) == ("tight", first.reason)
+    assert formed.compiled == ["tight"]  # no other was built
+    second.resize([[7, 4]])
+    assert second.run([np.ones((7, 4), "f")])[0].shape == (7, 3)
+    assert formed.compiled == ["tight", "tight"]
+    assert second.engine.form == "tight"
+
+
+def test_a_model_with_other_weights_is_built_in_the_same_form(formed: FormedEngine) -> None:
+    session = _load(updatable=["w2"], updatable_mode="swap")
+    assert session.engine.form == "tight"
+    formed.compiled.clear()
+    session.update_weights({"w2": np.zeros((300, 3), "f")})
+    assert formed.compiled == ["tight"]
+    assert not session.run([X])[0].any()
+
+
+# 16 bits on a GPU -----------------------------------------------------------------------------------------------------
+
+
+class GpuEngine(FakeEngine):
+    """One of a GPU, where 16 bits are the usual case."""
+
+    def __init__(self, name: str, factor: float = 1.0001, lower: tuple[str, ...] = ("fp16",)) -> None:
+        super().__init__(name, 0.004, factor=factor, lower=lower)
+        self.fails = False
+
+    def available(self, options: Any) -> str | None:
+        return None
+
+    def forms(self, model: Any, options: Any, precision: str) -> tuple[str, ...]:
+        return ()
+
+    def compile(self, model, options, shapes=None, precision="fp32", *, is_plain=False, parts=1, form=""):
+        self.compiled.append(precision)
+        if self.fails and precision == "fp16":
+            raise litehouse.EngineError("not in 16 bits")
+        program = OnnxRuntimeEngine().compile(model, litehouse.Options(threads=1), shapes)
+        program.precision = precision
+        return _Program(program, 0.001, self.factor if precision == "fp16" else 1.0, is_rewritten=False)
+
+
+@pytest.fixture
+def gpu_engine(engines: dict[str, FakeEngine]) -> GpuEngine:
+    engines["torch"] = found = GpuEngine("torch")
+    engines["onnxruntime"] = GpuEngine("onnxruntime")
+    return found
+
+
+def _load_on_gpu(**fields: Any) -> litehouse.Session:
+    return litehouse.load(mlp(), **{"device": "gpu", "precision": "fp16", "tune": "off", "cache": False, **fields})
+
+
+def test_16_bits_are_taken_without_a_race(gpu_engine: GpuEngine, engines: dict[str, FakeEngine]) -> None:
+    session = _load_on_gpu()
+    assert (session.engine, session.precision) == ("torch", "fp16")
+    assert session.engine.reason == "16 bits were allowed, and tuning is off"
+    assert gpu_engine.compiled == ["fp32", "fp16"]
+    assert engines["onnxruntime"].compiled == []
+
+
+def test_16_bits_that_compute_other_numbers_are_refused(gpu_engine: GpuEngine) -> None:
+    gpu_engine.factor = 1.5
+    session = _load_on_gpu()
+    assert (session.engine, session.precision) == ("torch", "fp32")
+    assert session.engine.reason == "in 16 bits it computes other numbers"
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype("f")
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-4)
+
+
+def test_16_bits_that_give_no_numbers_are_refused(gpu_engine: GpuEngine) -> None:
+    gpu_engine.factor = float("nan")
+    assert _load_on_gpu().precision == "fp32"
+
+
+def test_16_bits_must_be_allowed(gpu_engine: GpuEngine) -> None:
+    assert _load_on_gpu(precision="fp32").precision == "fp32"
+    session = _load_on_gpu(op_precision={"some op": "float32"})
+    assert session.precision == "fp32"
+    assert "16 bits were allowed, but not to all of its ops" in session.engine.reason
+    assert gpu_engine.compiled == ["fp32", "fp32"]
+
+
+def test_an_engine_without_16_bits(gpu_engine: GpuEngine) -> None:
+    gpu_engine.lower = ()
+    session = _load_on_gpu(engine="torch")
+    assert session.precision == "fp32"
+    assert "no engine can compute in them here" in session.engine.reason
+
+
+def test_16_bits_that_cannot_be_built(gpu_engine: GpuEngine) -> None:
+    """The network runs in 32 bits then; nobody is turned away."""
+    gpu_engine.fails = True
+    session = _load_on_gpu()
+    assert (session.engine, session.precision) == ("torch", "fp32")
+    assert session.engine.reason == "16 bits were allowed, but it cannot be built in them: not in 16 bits"
+    assert session.run([X])[0].shape == (2, 3)
+
+
+def test_16_bits_are_of_the_engine_that_serves(gpu_engine: GpuEngine, engines: dict[str, FakeEngine]) -> None:
+    """Another engine in 16 bits was not compared with anything it has computed itself."""
+    gpu_engine.lower = ()
+    session = _load_on_gpu()
+    assert (session.engine, session.precision) == ("torch", "fp32")
+    assert engines["onnxruntime"].compiled == []
+
+
+def test_sizes_that_are_open_are_not_compared(gpu_engine: GpuEngine) -> None:
+    session = litehouse.load(mlp("n"), device="gpu", precision="fp16", tune="off", cache=False)
+    assert session.precision == "fp16"
+    assert session.run([X])[0].shape == (2, 3)
+
+
+def test_a_race_on_a_gpu_tells_too(gpu_engine: GpuEngine) -> None:
+    gpu_engine.factor = 1.5
+    session = _load_on_gpu(tune="fast", engine="torch")
+    assert session.precision == "fp32"
+    assert "torch in fp16 computed other numbers" in session.engine.reason

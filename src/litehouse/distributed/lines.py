@@ -178,7 +178,7 @@ class Lines:
         def run() -> None:
             try:
                 found.append(work())
-            except Exception as error:
+            except (RuntimeError, OSError, EngineError) as error:
                 errors.append(error)
 
         thread = threading.Thread(target=run, name="litehouse-rank-opening", daemon=True)

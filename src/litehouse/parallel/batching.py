@@ -15,7 +15,8 @@ from litehouse.model import TensorInfo
 Arrays = list[np.ndarray]
 Run = Callable[[Sequence[np.ndarray]], Arrays]
 
-AGREEMENT = 1e-4  # of the range of an output; kernels for other sizes round differently
+# Of the range of an output: kernels for other sizes round differently, where 16 bits are allowed by more.
+AGREEMENT = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2}
 MAX_SIZE = 1024
 MIN_GAIN = 1.1  # below, a batch only makes the first request wait for the last
 TIMED_SECONDS = 0.2
@@ -63,7 +64,13 @@ class Verdict:
     rows: tuple[tuple[int, int], ...] = ()
 
 
-def judge(batching: Batching, run: Run, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo] = ()) -> Verdict:
+def judge(
+    batching: Batching,
+    run: Run,
+    inputs: Sequence[TensorInfo],
+    outputs: Sequence[TensorInfo] = (),
+    precision: str = "fp32",
+) -> Verdict:
     """Try joined requests against single ones: whether they give the same numbers, and are faster.
 
     Args:
@@ -71,7 +78,9 @@ def judge(batching: Batching, run: Run, inputs: Sequence[TensorInfo], outputs: S
         run: Runs the model on arrays of any size of the first axis that it takes.
         inputs: What it takes.
         outputs: What it gives, as far as that is known.
+        precision: What it may compute in.
     """
+    allowed = AGREEMENT[precision]
     if any(not info.shape for info in inputs):
         return Verdict((), "an input has no axis to join along")
     if any(not isinstance(size, int) for info in inputs for size in info.shape[1:]):
@@ -87,26 +96,36 @@ def judge(batching: Batching, run: Run, inputs: Sequence[TensorInfo], outputs: S
         return Verdict((), "an output is empty for some inputs, so rows cannot be told apart")
     rows = tuple((len(array) if array.ndim else 0, len(singles[0][0])) for array in alone[0])
     largest, *others = _sizes(batching.max_size)
-    if (reason := _objection(run, singles, alone, largest, rows)) is not None:
+    if (reason := _objection(run, singles, alone, largest, rows, allowed)) is not None:
         return Verdict((), reason)
     gain = _gain(run, singles, largest)
     if gain < MIN_GAIN and not batching.force:
         return Verdict((), f"{largest} requests at once are only {gain:.3f} times as fast as alone")
     for size in others:  # a model of a fixed size is built for each
-        if (reason := _objection(run, singles, alone, size, rows)) is not None:
+        if (reason := _objection(run, singles, alone, size, rows, allowed)) is not None:
             return Verdict((), reason)
     return Verdict((largest, *others), f"{largest} requests at once are {gain:.2f} times as fast as alone", rows)
 
 
 def _objection(
-    run: Run, singles: Sequence[Arrays], alone: Sequence[Arrays], size: int, rows: Sequence[tuple[int, int]]
+    run: Run,
+    singles: Sequence[Arrays],
+    alone: Sequence[Arrays],
+    size: int,
+    rows: Sequence[tuple[int, int]],
+    allowed: float,
 ) -> str | None:
     """Why so many requests cannot be joined; None where they can."""
     try:
         found = split(run(join(singles[:size])), size, len(singles[0][0]), rows)
     except (LitehouseError, MemoryError, ValueError) as error:
         return f"it takes no {size} requests at once ({error})"
-    return None if all(map(_agree, alone, found)) else f"{size} requests at once do not give what they give alone"
+    is_same = all(
+        is_close(a, b, allowed)
+        for own, other in zip(alone, found, strict=False)
+        for a, b in zip(own, other, strict=True)
+    )
+    return None if is_same else f"{size} requests at once do not give what they give alone"
 
 
 def join(requests: Sequence[Sequence[np.ndarray]]) -> Arrays:
@@ -162,10 +181,6 @@ def _draw(inputs: Sequence[TensorInfo], seed: int, spread: float) -> Arrays:
         else:
             arrays.append(random.integers(0, 2, shape).astype(info.dtype))
     return arrays
-
-
-def _agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
-    return all(is_close(a, b, AGREEMENT) for a, b in zip(first, second, strict=True))
 
 
 def _gain(run: Run, singles: Sequence[Arrays], size: int) -> float:

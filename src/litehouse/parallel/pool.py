@@ -119,7 +119,7 @@ class Pool:
             made += [SessionWorker(session) for _ in range(count)]
         self.workers, self._first = count, made[0]
         try:
-            self.batching = self._judged(batching, made[0])
+            self.batching = self._judged(batching, made[0], chosen.precision)
         except BaseException:
             for worker in made:
                 worker.close()
@@ -279,12 +279,12 @@ class Pool:
             raise EngineError(f"{self.model.path}: the network keeps state, and each process would have its own")
         return start_all([replace(each, files=self.model.files) for each in sources], self._recorder.restart)
 
-    def _judged(self, batching: Batching | None, worker: Worker) -> joining.Verdict:
+    def _judged(self, batching: Batching | None, worker: Worker, precision: str) -> joining.Verdict:
         if batching is None:
             return joining.Verdict((), "it was not asked for")
         if self.model.states:
             return joining.Verdict((), "the network keeps state between runs")
-        return joining.judge(batching, worker.run, self.model.inputs, self.model.outputs)
+        return joining.judge(batching, worker.run, self.model.inputs, self.model.outputs, precision)
 
     def _drop(self, request: Request) -> None:
         """A request was cancelled in the queue."""

@@ -1,23 +1,155 @@
+"""The weights on a device: in one piece of memory, each as it was."""
+
+import itertools
+
+import numpy as np
+import onnx_ir as ir
 import pytest
+
+from litehouse import Options, read
+from onnx_models import model, node
 
 torch = pytest.importorskip("torch")
 
+from litehouse.engines.torch import ipc  # noqa: E402
+from litehouse.engines.torch.arena import ALIGNMENT, Arena  # noqa: E402
+from litehouse.engines.torch.engine import TorchEngine  # noqa: E402
 
-def test_weights_keep_their_order_of_elements():
-    from litehouse.engines.torch.arena import Arena
+CPU = torch.device("cpu")
+X = torch.arange(24.0).reshape(2, 3, 4)
+IMAGES = torch.arange(120.0).reshape(2, 3, 4, 5)
+SPACE = torch.arange(720.0).reshape(2, 3, 4, 5, 6)
+GIVEN = {
+    "plain": X,
+    "turned": X.permute(2, 0, 1),
+    "repeated": X[:1, :1].expand(5, 3, 4),
+    "one number repeated": torch.tensor(3.0).expand(7),
+    "apart": X[:, :, 1],
+    "backwards by columns": X[0].t()[1:],
+    "scalar": torch.tensor(7),
+    "empty": X[:0],
+    "truth": torch.tensor([True, False, True]),
+    "bits": torch.tensor([1.5, -2.0], dtype=torch.bfloat16),
+    "long": torch.tensor([1 << 40, -1]),
+    "channels last": IMAGES.contiguous(memory_format=torch.channels_last),
+    "channels last in space": torch.arange(720.0)
+    .reshape(2, 3, 4, 5, 6)
+    .contiguous(memory_format=torch.channels_last_3d),
+    "part of channels last": IMAGES.contiguous(memory_format=torch.channels_last)[:, :2],
+    "overlapping": torch.arange(8.0).as_strided((3, 4), (2, 1)),
+}
+KEPT = ("plain", "turned", "channels last", "channels last in space", "scalar")
+ORDERED = ("repeated", "one number repeated", "apart", "part of channels last", "overlapping", "backwards by columns")
 
-    x = torch.arange(24.0).reshape(2, 3, 4)
-    given = {
-        "plain": x,
-        "turned": x.permute(2, 0, 1),
-        "repeated": x[:1, :1].expand(5, 3, 4),
-        "apart": x[:, :, 1],
-        "scalar": torch.tensor(7),
-        "empty": x[:0],
-    }
-    arena = Arena(given, torch.device("cpu"))
-    for name, tensor in given.items():
+
+@pytest.fixture
+def arena() -> Arena:
+    return Arena(GIVEN, CPU)
+
+
+def test_numbers_types_and_sizes(arena: Arena) -> None:
+    assert arena.tensors.keys() == GIVEN.keys()
+    for name, tensor in GIVEN.items():
         assert torch.equal(arena.tensors[name], tensor), name
-    assert arena.tensors["turned"].stride() == given["turned"].stride()
-    assert arena.tensors["repeated"].is_contiguous()
-    assert arena.tensors["apart"].is_contiguous()
+        assert arena.tensors[name].dtype == tensor.dtype
+
+
+def test_the_order_of_elements_stays_where_each_has_a_place(arena: Arena) -> None:
+    for name in KEPT:
+        assert arena.tensors[name].stride() == GIVEN[name].stride(), name
+    for name in ORDERED:
+        assert arena.tensors[name].is_contiguous(), name
+
+
+def test_all_is_in_one_piece_and_nothing_overlaps(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, size = arena.memory.data_ptr(), arena.memory.numel()
+    assert arena.memory.dtype == torch.uint8
+    spans = []
+    for tensor in arena.tensors.values():
+        if tensor.numel():
+            assert tensor.untyped_storage().data_ptr() == begin
+            first = tensor.data_ptr() - begin
+            assert first % ALIGNMENT == 0
+            spans.append((first, first + tensor.numel() * tensor.element_size()))
+    spans.sort()
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
+    assert spans[-1][1] <= size
+    assert size < sum(tensor.nbytes for tensor in arena.tensors.values()) + ALIGNMENT * len(GIVEN)
+
+
+def test_memory_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    allocate = ipc.allocate
+    monkeypatch.setattr(ipc, "allocate", lambda nbytes, place: asked.append(nbytes) or allocate(nbytes, place))
+    arena = Arena(GIVEN, CPU)
+    assert asked == [arena.memory.numel()]
+
+
+def test_it_holds_copies(arena: Arena) -> None:
+    source = torch.ones(3)
+    own = Arena({"x": source}, CPU)
+    source.zero_()
+    assert own.tensors["x"].tolist() == [1, 1, 1]
+    own.tensors["x"].fill_(5)
+    assert source.tolist() == [0, 0, 0]
+
+
+def test_nothing_to_hold() -> None:
+    assert Arena({}, CPU).tensors == {}
+    assert Arena({"none": X[:0]}, CPU).tensors["none"].shape == (0, 3, 4)
+
+
+# Of a program ---------------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+WEIGHTS = {"w": RNG.normal(size=(4, 3, 3, 3)).astype("f"), "b": RNG.normal(size=4).astype("f")}
+CONV = model([node("Conv", "x w b", "c"), node("Relu", "c", "y")], {"x": [1, 3, 6, 6]}, {"y": None}, WEIGHTS)
+
+
+def compiled(data: bytes, form: str = ""):
+    return TorchEngine().compile(read(data), Options(engine="torch", cache=False), form=form)
+
+
+def test_a_program_reads_its_weights_from_there() -> None:
+    """Also after its steps were captured: what is written to the memory is what the next run computes with."""
+    x = RNG.normal(size=(1, 3, 6, 6)).astype("f")
+    program = compiled(CONV)
+    runner = program.bind()
+    before = runner.run([x])[0]
+    runner.run([x])
+    program.arena.memory.zero_()
+    np.testing.assert_array_equal(runner.run([x])[0], np.zeros_like(before))
+    assert before.any()
+
+
+def test_weights_of_convolutions_have_channels_last_in_that_form() -> None:
+    for form, is_last in (("", False), ("channels last", True)):
+        (weight,) = (tensor for tensor in compiled(CONV, form).arena.tensors.values() if tensor.ndim == 4)
+        assert weight.is_contiguous(memory_format=torch.channels_last) == is_last
+        np.testing.assert_array_equal(weight.numpy(), WEIGHTS["w"])
+
+
+def test_only_what_the_device_needs_is_there() -> None:
+    """Sizes and axes are used on the CPU."""
+    nodes = [node("Reshape", "x s", "r"), node("ReduceSum", "r a", "m", keepdims=0), node("Add", "m w", "y")]
+    weights = {"s": np.array([2, 12]), "a": np.array([0]), "w": np.ones(12, np.float32)}
+    program = compiled(model(nodes, {"x": [2, 3, 4]}, {"y": None}, weights))
+    assert [tuple(tensor.shape) for tensor in program.arena.tensors.values()] == [(12,)]
+
+
+def test_a_weight_that_is_used_often_is_there_once() -> None:
+    nodes = [node("MatMul", "x w", "a"), node("MatMul", "a w", "b"), node("MatMul", "b w", "y")]
+    program = compiled(model(nodes, {"x": [2, 8]}, {"y": None}, {"w": np.eye(8, dtype=np.float32)}))
+    assert program.arena.memory.numel() == 8 * 8 * 4
+
+
+def test_the_file_is_not_written_to() -> None:
+    """Weights are mapped from files: to write there would change them for all."""
+    loaded = read(CONV)
+    program = TorchEngine().compile(loaded, Options(engine="torch", cache=False))
+    program.arena.memory.fill_(1)
+    np.testing.assert_array_equal(loaded.weights["w"], WEIGHTS["w"])
+    value = loaded.graph.graph.initializers["w"]
+    assert isinstance(value, ir.Value)
+    assert value.const_value is not None
+    np.testing.assert_array_equal(value.const_value.numpy(), WEIGHTS["w"])

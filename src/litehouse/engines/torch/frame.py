@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.engines.torch import doubts
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.registry import LackingError
 from litehouse.engines.torch.values import Tensor
@@ -196,6 +197,7 @@ class Frame:
         told: What the ranks of a job have told each other about the sizes; None for a model that is not part of one.
         is_dry: Whether nothing is exchanged with other ranks: it only matters what results look like.
         finish: Waits for the device before anything is copied from it; None where the copy itself may wait.
+        wrong: What steps found wrong, on the device, with the texts for it.
     """
 
     def __init__(self, constants: Sequence[Any], weights: Sequence[Any], place: torch.device) -> None:
@@ -208,6 +210,7 @@ class Frame:
         self.told: Any = None
         self.is_dry = False
         self.finish: Callable[[], None] | None = None
+        self.wrong: list[tuple[Tensor, list[str]]] = []
 
     def copy(self) -> Frame:
         """Another frame with the same values."""
@@ -270,7 +273,16 @@ class Frame:
     def run(self, steps: Iterable[Step]) -> None:
         """Run steps, in order."""
         for step in steps:
+            doubts.at(str(step))
             step.run(self)
+
+    def run_noted(self, steps: Iterable[Step]) -> None:
+        """Run steps, and note what they find wrong."""
+        with doubts.noted() as found:
+            self.run(steps)
+            flags = found.joined()
+        if flags is not None:
+            self.wrong.append((flags, found.texts))
 
     def move(self, source: int, target: int) -> None:
         """Let another slot have a value, too."""

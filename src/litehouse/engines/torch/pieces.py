@@ -25,6 +25,7 @@ MIN_STEPS = 2  # of a piece that is worth capturing
 Key = tuple[Any, ...]
 Where = tuple[Any, Any]
 """The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
+Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.Lock()  # one at a time in the process
 
@@ -49,15 +50,17 @@ class Graph(Protocol):
 class HostGraph:
     """Steps on the CPU, where nothing can be captured: they run again, over the same memory."""
 
-    def __init__(self, run: Callable[[], Frame], outputs: dict[int, Tensor]) -> None:
+    def __init__(self, run: Callable[[], Frame], outputs: dict[int, Tensor], wrong: Wrong) -> None:
         """Remember how they run, and where they gave their outputs at first."""
-        self._run, self._outputs = run, outputs
+        self._run, self._outputs, self._wrong = run, outputs, wrong
 
     def replay(self) -> None:
         """Run the steps."""
         frame = self._run()
         for slot, tensor in self._outputs.items():
             tensor.copy_(frame.on_device(slot))
+        for (flags, _), (now, _) in zip(self._wrong, frame.wrong, strict=True):
+            flags.copy_(now)
 
 
 class Capture:
@@ -68,6 +71,7 @@ class Capture:
         device: That memory of the outputs, by slot.
         host: Outputs that are known beforehand, by slot: they follow from the sizes.
         graph: What computes the outputs.
+        wrong: What tells whether something is wrong with them, with the texts for it.
     """
 
     def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
@@ -98,11 +102,12 @@ class Capture:
                 ):
                     done = run()
                 self.graph: Graph = graph
+        self.wrong = done.wrong
         self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
         self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
         if frame.place.type != "cuda":
             self.device = {slot: tensor.clone() for slot, tensor in self.device.items()}  # not views of something else
-            self.graph = HostGraph(run, self.device)
+            self.graph = HostGraph(run, self.device, self.wrong)
 
     def _again(
         self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None, is_dry: bool = False
@@ -119,7 +124,7 @@ class Capture:
         for slot, tensor in tensors.items():
             frame.device[slot] = tensor
         frame.notes, frame.reads = notes, iter(self._notes) if notes is None else None
-        frame.run(self._piece.steps)
+        frame.run_noted(self._piece.steps)
         return frame
 
     def _compiled(self, warm: Frame, kernels: Kernels, key: Key) -> Callable[[], Frame]:
@@ -130,14 +135,16 @@ class Capture:
 
         def traced(*tensors: Tensor) -> list[Tensor]:
             frame = self._again(dict(zip(takes, tensors, strict=True)))
-            return [frame.device[slot] for slot in gives]
+            return [*(frame.device[slot] for slot in gives), *(flags for flags, _ in frame.wrong)]
 
         function = kernels.find((self._piece.steps[0], key), traced, list(takes.values()))
 
         def run() -> Frame:
             frame = warm.copy()
-            for slot, tensor in zip(gives, function(*takes.values()), strict=True):
+            found = function(*takes.values())
+            for slot, tensor in zip(gives, found, strict=False):
                 frame.device[slot] = tensor
+            frame.wrong = [(flags, texts) for flags, (_, texts) in zip(found[len(gives) :], warm.wrong, strict=True)]
             return frame
 
         return run
@@ -157,6 +164,7 @@ class Capture:
     def replay(self, frame: Frame) -> None:
         """Compute the outputs, into a frame."""
         self.graph.replay()
+        frame.wrong += self.wrong
         for slot, tensor in self.device.items():
             frame.device[slot] = tensor
         for slot, value in self.host.items():
@@ -235,13 +243,13 @@ class Piece:
                 if error.steps and frame.told is None:
                     raise
                 self._is_open = True  # it gives sequences, or the steps before it have exchanged what they had to
-                return frame.run(self.steps)
+                return frame.run_noted(self.steps)
             except (EngineError, RuntimeError) as error:
                 if frame.told is None or isinstance(error, RankError):
                     raise
                 log.warning("steps between ranks are not captured, and run one by one: %s", error)
                 self._is_open = True
-                return frame.run(self.steps)
+                return frame.run_noted(self.steps)
             self._seen.pop(key, None)
             self._captures[key] = capture
             if len(self._captures) > MAX_CAPTURES:
@@ -251,7 +259,7 @@ class Piece:
                 self._seen[key] = None
                 if len(self._seen) > MAX_SEEN:
                     self._seen.popitem(last=False)
-            return frame.run(self.steps)
+            return frame.run_noted(self.steps)
         if key is not None:
             self._captures.move_to_end(key)
         self.latest = capture

@@ -15,11 +15,13 @@ import torch
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
+from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
+from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.pieces import Piece, WaitsError, cut
-from litehouse.engines.torch.precision import exact
-from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut
+from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
+from litehouse.engines.torch.precision import computing
+from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError, RankError
@@ -41,6 +43,7 @@ class TorchProgram:
         *,
         is_fixed: bool,
         form: str = "",
+        workplace: Workplace | None = None,
         store: Store | None = None,
         shared: SharedArena | None = None,
         others: Iterable[Arena] = (),
@@ -54,6 +57,7 @@ class TorchProgram:
             precision: What it computes in.
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
+            workplace: Where kernels are made, if the form has any.
             store: The live weights.
             shared: The arena of another process that has all other weights.
             others: The arenas of the same model at other sizes.
@@ -63,7 +67,7 @@ class TorchProgram:
         self.told: Any = None  # what ranks have told each other about the sizes of the run that begins
         self.watch: Callable[[Any], None] | None = None  # waits for a stream on which other ranks may be missing
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
+        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
         self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
@@ -90,7 +94,7 @@ class TorchProgram:
             for slot in step.outputs:
                 if slot != NONE:
                     frame.device[slot] = None
-        with torch.no_grad(), exact(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
+        with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run(self.lowered.derived)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
@@ -206,8 +210,11 @@ class TorchRunner:
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
             if self._stream is None:
+                _check(frame.wrong)
                 return [as_array(value).copy() for value in results]
-            return self._downloaded(results)
+            arrays = self._downloaded(results)
+            _check(frame.wrong)
+            return arrays
 
     def _find_shortcut(self, inputs: Sequence[Any]) -> None:
         """Let the next run of the same sizes go a shorter way, where there is one."""
@@ -218,7 +225,7 @@ class TorchRunner:
         is_whole = capture is not None and all(slot in capture.device for slot in given)
         is_known = program.told is None or program.is_fixed  # else ranks may have other sizes when this one has not
         if self._stream is not None and capture is not None and is_whole and is_known:
-            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._wait)
+            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path, self._wait)
             self._sizes = [tuple(value.shape) for value in inputs]
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
@@ -229,7 +236,8 @@ class TorchRunner:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
-            outputs: list[Tensor] = [frame.on_device(slot).clone() for slot in self._program.lowered.block.outputs]
+            given = self._program.lowered.block.outputs
+            outputs = [unless_wrong(frame.on_device(slot), frame.wrong) for slot in given]
             self._find_shortcut(inputs)
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
@@ -269,7 +277,7 @@ class TorchRunner:
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(exact(self._program.precision))
+                stack.enter_context(computing(self._program.precision))
             try:
                 yield
             except RankError:
@@ -291,7 +299,7 @@ class TorchRunner:
                     if isinstance(part, Piece):
                         part.run(frame, at_once=self._program.is_fixed and not is_ranked)
                     else:
-                        part.run(frame)
+                        frame.run_noted([part])
             except WaitsError as error:
                 self._learn(error.steps)
                 continue
@@ -330,6 +338,14 @@ def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Te
         else tensor
         for slot, tensor in tensors.items()
     }
+
+
+def _check(wrong: Wrong) -> None:
+    """Raise where a run was told wrong; the device has finished it."""
+    for flags, texts in wrong:
+        text = first_wrong(flags.tolist(), texts)
+        if text:
+            raise EngineError(text)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from litehouse.errors import ShapeError
 from litehouse.model import TensorInfo
 from litehouse.signature import checked, fits, shape_text
 
+PLACES = ("cpu", "cuda")
+
 
 def adopt(value: Any, info: TensorInfo) -> Tensor:
     """A tensor over the memory of what a caller gives for an input.
@@ -21,9 +23,7 @@ def adopt(value: Any, info: TensorInfo) -> Tensor:
     """
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
         return as_tensor(checked(value, info))
-    tensor: Tensor = value if isinstance(value, torch.Tensor) else torch.from_dlpack(value)
-    if tensor.requires_grad:
-        tensor = tensor.detach()
+    tensor = _taken(value, info)
     if name_of(tensor.dtype) != info.dtype.name:
         raise ShapeError(f"input {info.name!r} must be {info.dtype}, not {name_of(tensor.dtype)}")
     if tensor.shape != info.shape and not fits(tuple(tensor.shape), info):
@@ -32,3 +32,23 @@ def adopt(value: Any, info: TensorInfo) -> Tensor:
             "reshape the tensor, or resize the session"
         )
     return tensor
+
+
+def _taken(value: Any, info: TensorInfo) -> Tensor:
+    """What a caller gives, as a tensor that no gradient is wanted of."""
+    tensor: Tensor
+    try:
+        tensor = value if isinstance(value, torch.Tensor) else _imported(value)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ShapeError(f"input {info.name!r} cannot be taken as a tensor ({error})") from error
+    if tensor.device.type not in PLACES or tensor.layout != torch.strided:
+        raise ShapeError(
+            f"input {info.name!r} must be a dense tensor in the memory of the CPU or of a GPU, not one of "
+            f"{tensor.layout} on {tensor.device}; copy it there"
+        )
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
+def _imported(value: Any) -> Any:
+    """A tensor of another library; one that does not say where it is, is asked for its memory all the same."""
+    return torch.from_dlpack(value if hasattr(value, "__dlpack_device__") else value.__dlpack__())

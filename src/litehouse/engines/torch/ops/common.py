@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import torch
 
+from litehouse.engines.torch.doubts import must_not_wait, note
 from litehouse.engines.torch.values import Tensor
 
 
 def from_zero(indices: Tensor, size: int) -> Tensor:
     """Indices into an axis of this size, counted from its start; negative ones are counted from its end.
 
-    One that is out of range is an error on the CPU. A GPU does not wait to find out: there it counts round and round,
-    so that nothing outside the axis is ever read or written.
+    One that is out of range is an error. A GPU does not wait to find out: there it counts round and round, so that
+    nothing outside the axis is read or written, and the run is told wrong in the end.
     """
     if not indices.numel():
         return indices.long()
     if size == 0:
         raise IndexError("an index into an axis of size 0")
-    if indices.device.type != "cpu":
-        return indices.long().remainder(size)
     indices = indices.long()
+    if must_not_wait(indices):
+        wrong = ((indices < -size) | (indices >= size)).any()
+        note(wrong, f"an index is out of the range of an axis of size {size}")
+        return indices.remainder(size)
     least, most = indices.aminmax()
     known_from_zero(int(least), size)
     known_from_zero(int(most), size)

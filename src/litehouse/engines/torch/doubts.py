@@ -1,0 +1,70 @@
+"""What a GPU finds wrong while it computes. Nobody waits for it there: it is noted, and looked at behind the run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+
+from litehouse.device import is_rehearsed
+from litehouse.engines.torch.values import Tensor
+
+_here = threading.local()
+
+
+class Doubts:
+    """What may be wrong with a run.
+
+    Attributes:
+        flags: For each doubt, a tensor on the device that tells whether it is so.
+        texts: What it means.
+        place: The step that is at work.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.flags: list[Tensor] = []
+        self.texts: list[str] = []
+        self.place = ""
+
+    def joined(self) -> Tensor | None:
+        """All flags as one tensor; None where there are none."""
+        return torch.stack(self.flags) if self.flags else None
+
+
+@contextmanager
+def noted() -> Iterator[Doubts]:
+    """Take what is noted while steps run in this thread."""
+    before, _here.doubts = getattr(_here, "doubts", None), Doubts()
+    try:
+        yield _here.doubts
+    finally:
+        _here.doubts = before
+
+
+def at(place: str) -> None:
+    """Say which step is at work."""
+    doubts = getattr(_here, "doubts", None)
+    if doubts is not None:
+        doubts.place = place
+
+
+def note(flag: Tensor, text: str) -> None:
+    """Note that something is wrong if a tensor on the device says so."""
+    doubts = getattr(_here, "doubts", None)
+    if doubts is not None:
+        doubts.flags.append(flag)
+        doubts.texts.append(f"{doubts.place}: {text}" if doubts.place else text)
+
+
+def must_not_wait(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor are on a GPU, or on what rehearses one."""
+    is_noted = getattr(_here, "doubts", None) is not None
+    return tensor.device.type != "cpu" or (is_rehearsed() and is_noted)
+
+
+def first_wrong(flags: Sequence[bool], texts: Sequence[str]) -> str:
+    """The text of the first doubt that was right; empty where none was."""
+    return next((text for flag, text in zip(flags, texts, strict=True) if flag), "")

@@ -1,0 +1,139 @@
+"""What the torch engine says of itself: where it can run, in which forms, and what it does not do."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litehouse
+from litehouse import EngineError, Options
+from litehouse.engines.base import Names
+from litehouse.engines.torch.engine import TorchEngine
+from onnx_models import mlp, mlp_result, model, node
+
+torch = pytest.importorskip("torch")
+
+ENGINE = TorchEngine()
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two GPUs, as far as torch tells."""
+    monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+# Where ----------------------------------------------------------------------------------------------------------------
+
+
+def test_on_the_cpu_it_must_be_asked_for() -> None:
+    assert ENGINE.available(Options(engine="torch")) is None
+    assert ENGINE.available(Options()) == "on the CPU it is used only where it is asked for"
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_on_each_gpu_that_is_there(gpus: None, engine: str) -> None:
+    for device in ("gpu", "gpu:0", "gpu:1"):
+        assert ENGINE.available(Options(device=device, engine=engine)) is None
+    reason = ENGINE.available(Options(device="gpu:2", engine=engine))
+    assert reason == "there is no GPU 2: torch finds 2, from 0 on"
+
+
+def test_no_gpu(no_gpu: None) -> None:
+    reason = ENGINE.available(Options(device="gpu"))
+    assert reason == "torch finds no GPU; check the driver, and that torch is built for CUDA"
+    with pytest.raises(EngineError, match=r"no engine can run on 'gpu:1'\. torch: torch finds no GPU"):
+        litehouse.load(mlp(), device="gpu:1", engine="torch", cache=False)
+
+
+def test_ascend(gpus: None) -> None:
+    assert ENGINE.available(Options(device="ascend", engine="torch")) == "it does not run on 'ascend'"
+
+
+@pytest.mark.parametrize("options", [{"engine": "torch"}, {"engine": "torch", "device": "gpu"}], ids=str)
+def test_no_torch(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    reason = ENGINE.available(Options(**options))
+    assert reason is not None
+    assert reason.startswith("torch does not import")
+    assert reason.endswith("install litehouse[gpu]")
+    with pytest.raises(EngineError, match=r"torch: torch does not import.*install litehouse\[gpu\]"):
+        litehouse.load(mlp(), cache=False, **options)
+
+
+def test_without_torch_the_others_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    x = np.ones((2, 4), np.float32)
+    session = litehouse.load(mlp(), cache=False)
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), rtol=1e-4)
+    with pytest.raises(EngineError, match=r"no engine can run on 'gpu'\. torch: .*\. onnxruntime: "):
+        litehouse.load(mlp(), cache=False, device="gpu")
+
+
+# Forms ----------------------------------------------------------------------------------------------------------------
+
+IMAGES = model([node("Conv", "x w", "y")], {"x": [1, 2, 5, 5]}, {"y": None}, {"w": np.ones((2, 2, 3, 3), "f")})
+SOUND = model([node("Conv", "x w", "y")], {"x": [1, 2, 5]}, {"y": None}, {"w": np.ones((2, 2, 3), "f")})
+BOTH, COMPILED, LAST = "compiled channels last", "compiled", "channels last"
+
+
+@pytest.mark.parametrize(
+    ("data", "tune", "allowed", "precision", "expected"),
+    [
+        (IMAGES, "fast", "fp32", "fp32", (COMPILED,)),
+        (IMAGES, "fast", "fp16", "fp16", (BOTH,)),
+        (IMAGES, "full", "fp32", "fp32", (COMPILED, LAST, BOTH)),
+        (IMAGES, "full", "fp16", "fp16", (COMPILED, LAST, BOTH)),
+        (IMAGES, "full", "fp16", "fp32", ()),  # 16 bits are faster in any form
+        (SOUND, "fast", "fp16", "fp16", (COMPILED,)),
+        (SOUND, "full", "fp16", "fp16", (COMPILED,)),
+        (mlp(), "full", "fp32", "fp32", (COMPILED,)),
+    ],
+)
+def test_forms(data: bytes, tune: str, allowed: str, precision: str, expected: tuple[str, ...], gpus: None) -> None:
+    options = Options(device="gpu", tune=tune, precision=allowed)
+    assert ENGINE.forms(litehouse.read(data), options, precision) == expected
+
+
+def test_the_cpu_has_one_form() -> None:
+    for tune in ("fast", "full"):
+        assert ENGINE.forms(litehouse.read(IMAGES), Options(engine="torch", tune=tune), "fp32") == ()
+
+
+# What it does not do --------------------------------------------------------------------------------------------------
+
+
+def test_programs_are_not_kept(tmp_path: Path) -> None:
+    read = litehouse.read(mlp())
+    program = ENGINE.compile(read, Options(engine="torch", cache=False))
+    with pytest.raises(EngineError, match="keeps no programs"):
+        program.save(tmp_path)
+    with pytest.raises(EngineError, match="keeps no programs"):
+        ENGINE.restore(tmp_path, Names.of(read), Options(engine="torch"), "fp32")
+
+
+def test_a_domain_that_is_not_known() -> None:
+    read = litehouse.read(mlp())
+    odd = read.graph.graph[1]
+    odd.domain, odd.name = "own", "odd"
+    with pytest.raises(EngineError, match=r"Relu \(node odd\) is of the domain 'own'"):
+        litehouse.Session(read, Options(engine="torch", cache=False))
+
+
+def test_what_fails_while_running_is_told_with_its_node() -> None:
+    from onnx import helper
+
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="layer/product")]
+    data = model(nodes, {"x": ["n", "m"]}, {"y": None}, {"w": np.ones((4, 2), np.float32)})
+    session = litehouse.load(data, engine="torch", cache=False)
+    with pytest.raises(EngineError, match=r"torch failed while running: MatMul \(node layer/product\)"):
+        session.run([np.ones((2, 3), np.float32)])
+    assert session.run([np.ones((2, 4), np.float32)])[0].tolist() == [[4, 4], [4, 4]]

@@ -1,0 +1,164 @@
+"""Every form in which torch builds a network computes the same; the truth is ONNX Runtime's, without optimisation."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from formats.onnx_runs import direct
+
+from conftest import assert_close
+from litehouse import Options, read
+from onnx_models import model, node
+
+torch = pytest.importorskip("torch")
+
+from litehouse.engines.torch import compiled as compiler  # noqa: E402
+from litehouse.engines.torch.engine import TorchEngine  # noqa: E402
+
+RNG = np.random.default_rng(0)
+LAST, COMPILED, BOTH = "channels last", "compiled", "compiled channels last"
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return RNG.normal(size=shape).astype(np.float32)
+
+
+def images() -> bytes:
+    """Convolutions of several kinds, a normalisation, a shortcut, pools and a layer."""
+    nodes = [
+        node("Conv", "x w1 b1", "c1", pads=(1, 1, 1, 1)),
+        node("BatchNormalization", "c1 s b m v", "n1"),
+        *(node("Relu", "n1", "r1"), node("Conv", "r1 w2", "c2", pads=(1, 1, 1, 1), group=4)),
+        *(node("Add", "c2 r1", "a"), node("MaxPool", "a", "p", kernel_shape=(2, 2), strides=(2, 2))),
+        *(node("Conv", "p w3", "c3"), node("GlobalAveragePool", "c3", "g"), node("Flatten", "g", "f")),
+        node("Gemm", "f w4 b4", "y"),
+    ]
+    weights = {"w1": drawn(4, 3, 3, 3), "b1": drawn(4), "s": drawn(4), "b": drawn(4), "m": drawn(4)}
+    weights |= {"v": np.abs(drawn(4)) + 1, "w2": drawn(4, 1, 3, 3), "w3": drawn(6, 4, 1, 1)}
+    weights |= {"w4": drawn(6, 2), "b4": drawn(2)}
+    return model(nodes, {"x": [2, 3, 8, 8]}, {"y": None, "a": None}, weights)
+
+
+def words() -> bytes:
+    """One head of attention with its norm, and a layer with a Gelu written out."""
+    nodes = [
+        *(node("MatMul", "x wq", "q"), node("MatMul", "x wk", "k"), node("MatMul", "x wv", "v")),
+        *(node("Transpose", "k", "kt", perm=(0, 2, 1)), node("MatMul", "q kt", "s"), node("Mul", "s scale", "t")),
+        *(node("Softmax", "t", "p", axis=-1), node("MatMul", "p v", "o"), node("Add", "o x", "h")),
+        node("LayerNormalization", "h g e", "n"),
+        *(node("MatMul", "n w", "l"), node("Add", "l c", "m"), node("Div", "m root", "d"), node("Erf", "d", "f")),
+        *(node("Add", "f one", "i"), node("Mul", "m i", "j"), node("Mul", "j half", "y")),
+    ]
+    weights = {name: drawn(6, 6) for name in ("wq", "wk", "wv")} | {"g": drawn(6), "e": drawn(6)}
+    weights |= {"w": drawn(6, 10), "c": drawn(10)}
+    numbers = {"scale": 6**-0.5, "root": 2**0.5, "one": 1.0, "half": 0.5}
+    weights |= {name: np.array(number, np.float32) for name, number in numbers.items()}
+    return model(nodes, {"x": [2, 5, 6]}, {"y": None}, weights)
+
+
+def built(data: bytes, form: str) -> Any:
+    return TorchEngine().compile(read(data), Options(engine="torch", cache=False), form=form)
+
+
+def check(program: Any, data: bytes) -> None:
+    """Several runs, on runners of their own and again on one."""
+    shape = read(data).inputs[0].shape
+    runners = [program.bind(), program.bind()]
+    for runner in (*runners, *runners):
+        x = drawn(*shape)
+        for actual, expected in zip(runner.run([x]), direct(data, {"x": x}), strict=True):
+            assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("form", ["", LAST])
+@pytest.mark.parametrize("network", [images, words])
+def test_forms_without_a_compiler(network: Any, form: str) -> None:
+    data = network()
+    check(built(data, form), data)
+
+
+def test_channels_come_last_in_all_of_the_network() -> None:
+    """What is captured has the results of convolutions in that order, too."""
+    program = built(images(), LAST)
+    runner = program.bind()
+    runner.run([drawn(2, 3, 8, 8)])
+    (piece,) = runner._parts
+    (capture,) = piece._captures.values()
+    frame = capture._again()
+    whole = [value for value in frame.device if isinstance(value, torch.Tensor) and value.shape == (2, 4, 8, 8)]
+    assert whole
+    assert all(value.is_contiguous(memory_format=torch.channels_last) for value in whole)
+
+
+# With kernels that are made for the network ---------------------------------------------------------------------------
+
+needs_compiler = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="there is no C++ compiler"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # torch uses its own old parts
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many tensors each function takes that kernels are made for; in a folder of its own, by this process."""
+    import torch._inductor.config as settings
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    counts: list[int] = []
+    make = compiler.compiled
+
+    def counted(function: Any, examples: Any, *, is_last: bool) -> Any:
+        counts.append(len(examples))
+        return make(function, examples, is_last=is_last)
+
+    monkeypatch.setattr(compiler, "compiled", counted)
+    with settings.patch(compile_threads=1):
+        yield counts
+
+
+class TestCompiled:
+    pytestmark = needs_compiler
+
+    def test_images(self, made: list[int]) -> None:
+        data = images()
+        for form in (COMPILED, BOTH):
+            made.clear()
+            check(built(data, form), data)
+            assert len(made) == 1  # once, for all runners
+
+    def test_words_and_their_weights(self, made: list[int]) -> None:
+        data = words()
+        program = built(data, COMPILED)
+        check(program, data)
+        assert len(made) == 1
+        assert made[0] >= 1 + len(program.arena.tensors) - 4  # single numbers may be known beforehand
+        x = drawn(2, 5, 6)
+        runner = program.bind()
+        before = runner.run([x])[0]
+        program.arena.memory.zero_()
+        np.testing.assert_array_equal(runner.run([x])[0], np.zeros_like(before))  # weights are read in each run
+        assert before.any()
+        assert len(made) == 1
+
+    def test_kernels_are_for_sizes_and_for_pieces(self, made: list[int]) -> None:
+        """A step that waits is between two pieces; sizes that come once are not worth kernels."""
+        nodes = [
+            *(node("Relu", "x", "a"), node("Add", "a x", "b"), node("NonZero", "b", "z")),
+            *(node("Neg", "b", "c"), node("Mul", "c a", "y"), node("Shape", "z", "n"), node("Cast", "n", "s", to=1)),
+        ]
+        data = model(nodes, {"x": ["n", 3]}, {"y": None, "s": None})
+        runner, counts = built(data, COMPILED).bind(), []
+        for count in (2, 2, 2, 4, 2):
+            x = drawn(count, 3)
+            found = runner.run([x])
+            b = np.maximum(x, 0) + x
+            np.testing.assert_allclose(found[0], -b * np.maximum(x, 0), rtol=1e-6)
+            assert found[1].tolist() == [2, np.count_nonzero(b)]
+            counts.append(len(made))
+        assert counts[0] == 0
+        assert counts[-1] == counts[2] == 2

@@ -1,0 +1,331 @@
+"""Weights that change on a device: between two runs, under what was captured, all of them or none."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import litehouse
+from litehouse import EngineError, WeightError
+from onnx_models import mlp, model, node
+
+torch = pytest.importorskip("torch")
+
+from litehouse.engines.torch.store import Store, Turns, has_nan, keep  # noqa: E402  (it needs torch)
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def images(batch: int | str = 2) -> bytes:
+    """A convolution with a normalisation behind it, and a product whose weight is turned first."""
+    nodes = [
+        node("Conv", "x k", "c", pads=[1] * 4),
+        node("BatchNormalization", "c s b m v", "n"),
+        node("GlobalAveragePool", "n", "p"),
+        node("Flatten", "p", "f"),
+        node("Transpose", "w", "t", perm=[1, 0]),
+        node("MatMul", "f t", "y"),
+    ]
+    weights = {"k": numbers(4, 3, 3, 3), "w": numbers(5, 4, seed=1)}
+    weights |= {"s": numbers(4, seed=2), "b": numbers(4, seed=3), "m": numbers(4, seed=4)}
+    weights["v"] = np.abs(numbers(4, seed=5)) + 0.5
+    return model(nodes, {"x": (batch, 3, 6, 6)}, {"y": (batch, 5)}, weights)
+
+
+def truth(source: bytes, x: np.ndarray, new: dict[str, np.ndarray]) -> np.ndarray:
+    """What ONNX Runtime computes with other weights."""
+    session = litehouse.load(source, engine="onnxruntime", updatable="all", updatable_mode="swap", cache=False)
+    session.update_weights(new)
+    return session.run([x])[0]
+
+
+@pytest.mark.parametrize("form", ["arrays", "tensors"])
+def test_the_next_run_sees_an_update(form: str) -> None:
+    source, x = images(), numbers(2, 3, 6, 6, seed=9)
+    session = litehouse.load(source, engine="torch", updatable="all", cache=False)
+    assert session.options.updatable_mode == "in_place"
+
+    def run() -> np.ndarray:
+        return session.run([x])[0] if form == "arrays" else session.run([torch.from_numpy(x)])[0].numpy()
+
+    np.testing.assert_allclose(run(), truth(source, x, {}), rtol=1e-4, atol=1e-5)
+    for seed in range(3):
+        new = {"k": numbers(4, 3, 3, 3, seed=20 + seed), "w": numbers(5, 4, seed=30 + seed)}
+        session.update_weights(new)
+        np.testing.assert_allclose(run(), truth(source, x, new), rtol=1e-4, atol=1e-5)
+
+
+def test_what_depends_on_weights_alone_is_computed_when_they_change() -> None:
+    nodes = [node("Exp", "w", "e"), node("MatMul", "x e", "y")]
+    source = model(nodes, {"x": (2, 4)}, {"y": (2, 3)}, {"w": numbers(4, 3)})
+    session = litehouse.load(source, engine="torch", updatable=["w"], cache=False)
+    program = session.loaded.built.program
+    assert [step.op for step in program.lowered.derived] == ["Exp"]
+    assert [step.op for step in program.lowered.block.steps] == ["MatMul"]
+    x, new = numbers(2, 4, seed=1), numbers(4, 3, seed=2)
+    session.run([x])
+    place = program.weights[program.lowered.derived[0].outputs[0]].data_ptr()
+    session.update_weights({"w": new})
+    np.testing.assert_allclose(session.run([x])[0], x @ np.exp(new), rtol=1e-4)
+    assert program.weights[program.lowered.derived[0].outputs[0]].data_ptr() == place  # what is captured reads it there
+
+
+def test_a_tensor_of_torch_as_a_weight() -> None:
+    session = litehouse.load(mlp(), engine="torch", updatable=["w1"], cache=False)
+    info = session.weights["w1"]
+    new = torch.full(info.shape, 0.25)
+    session.update_weights({"w1": new})
+    other = litehouse.load(mlp(), engine="onnxruntime", updatable=["w1"], cache=False)
+    other.update_weights({"w1": new.numpy()})
+    x = numbers(*session.inputs[0].shape)
+    np.testing.assert_allclose(session.run([x])[0], other.run([x])[0], rtol=1e-5)
+
+
+def test_what_is_no_number_is_refused_and_nothing_changes() -> None:
+    session = litehouse.load(mlp(), engine="torch", updatable="all", cache=False)
+    x = numbers(*session.inputs[0].shape)
+    before = session.run([x])[0]
+    w1, w2 = (np.full(session.weights[name].shape, 0.5, "f") for name in ("w1", "w2"))
+    w2[0, 0] = np.nan
+    with pytest.raises(WeightError, match="'w2' holds values that are not numbers"):
+        session.update_weights({"w1": w1, "w2": w2})
+    np.testing.assert_array_equal(session.run([x])[0], before)
+    session.update_weights({"w2": w2}, allow_nan=True)
+    assert np.isnan(session.run([x])[0]).any()
+
+
+def test_a_failed_update_leaves_the_old_values() -> None:
+    store = Store({"w": np.ones(3, "f")}, torch.device("cpu"))
+
+    class Follower:
+        calls = 0
+
+        def derive(self) -> None:
+            self.calls += 1
+            if self.calls == 1:
+                raise EngineError("no memory")
+
+    follower = Follower()
+    store.follow(follower)
+    with pytest.raises(EngineError, match="no memory"):
+        store.update({"w": np.zeros(3, "f")})
+    assert store.tensors["w"].tolist() == [1, 1, 1]
+    assert follower.calls == 2  # what depends on them is as before, too
+    store.update({"w": np.zeros(3, "f")})
+    assert store.tensors["w"].tolist() == [0, 0, 0]
+
+
+def test_other_sizes_have_the_same_weights() -> None:
+    source = images()
+    session = litehouse.load(source, engine="torch", updatable=["k"], cache=False)
+    large = numbers(4, 3, 8, 8, seed=1)
+    session.run([numbers(2, 3, 6, 6)])
+    session.resize([large.shape])
+    session.run([large])
+    programs = [session.loaded.built.program, session._builds.current.program]
+    assert programs[0] is not programs[1]
+    new = numbers(4, 3, 3, 3, seed=7)
+    session.update_weights({"k": new})
+    other = litehouse.load(source, engine="onnxruntime", updatable="all", updatable_mode="swap", cache=False)
+    other.update_weights({"k": new})
+    other.resize([large.shape])
+    np.testing.assert_allclose(session.run([large])[0], other.run([large])[0], rtol=1e-4, atol=1e-5)
+    session.resize([(2, 3, 6, 6)])
+    x = numbers(2, 3, 6, 6, seed=3)
+    np.testing.assert_allclose(session.run([x])[0], truth(source, x, {"k": new}), rtol=1e-4, atol=1e-5)
+
+
+def test_runs_beside_updates_see_no_mixture() -> None:
+    """Both weights are always equal, so that the difference of the products is 0 unless a run saw one of each."""
+    nodes = [node("MatMul", "x a", "p"), node("MatMul", "x b", "q"), node("Sub", "p q", "y")]
+    weights = {"a": np.ones((64, 64), "f"), "b": np.ones((64, 64), "f")}
+    source = model(nodes, {"x": (4, 64)}, {"y": (4, 64)}, weights)
+    session = litehouse.load(source, engine="torch", updatable=["a", "b"], cache=False)
+    x, wrong, is_over = numbers(4, 64), [], threading.Event()
+    counts = [0, 0]
+
+    def run(place: int) -> None:
+        while not is_over.is_set():
+            if np.abs(session.run([x])[0]).max() != 0:
+                wrong.append(place)
+            counts[place] += 1
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for number in range(30):
+        same = np.full((64, 64), number, "f")
+        session.update_weights({"a": same, "b": same})
+        before = list(counts)
+        while not any(now > then for now, then in zip(counts, before, strict=True)) and not wrong:
+            pass  # a run has ended since
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_adapters_are_merged_on_the_device(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    down, up = numbers(2, 4, seed=5), numbers(3, 2, seed=6)
+    save_file({"w.lora_A": down, "w.lora_B": up}, tmp_path / "adapter.safetensors")
+    weight, x = numbers(4, 3), numbers(2, 4, seed=1)
+    source = model([node("MatMul", "x w", "y")], {"x": (2, 4)}, {"y": (2, 3)}, {"w": weight})
+    session = litehouse.load(source, engine="torch", updatable=["w"], cache=False)
+    session.update_weights_from(tmp_path / "adapter.safetensors")
+    np.testing.assert_allclose(session.run([x])[0], x @ (weight + (up @ down).T), rtol=1e-4, atol=1e-5)
+    session.remove_adapter(tmp_path / "adapter.safetensors")
+    np.testing.assert_allclose(session.run([x])[0], x @ weight, rtol=1e-5, atol=1e-6)
+
+
+def test_turns_let_runs_in_together_and_updates_alone() -> None:
+    turns, inside, order = Turns(), threading.Barrier(2), []
+
+    def run() -> None:
+        with turns.run():
+            inside.wait(60)  # both are inside at once
+            order.append("run")
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert order == ["run", "run"]
+    began, ended = threading.Event(), threading.Event()
+
+    def update() -> None:
+        began.set()
+        with turns.update():
+            order.append("update")
+        ended.set()
+
+    with turns.run():
+        thread = threading.Thread(target=update)
+        thread.start()
+        began.wait(60)
+        order.append("run")
+    assert ended.wait(60)
+    thread.join(60)
+    assert order[-2:] == ["run", "update"]
+
+
+def test_sums_tell_what_is_no_number() -> None:
+    assert has_nan(np.array([1, np.nan], "f"))
+    assert not has_nan(np.array([np.inf, -np.inf, 1], "f"))  # whose sum is none
+    assert not has_nan(np.array([3e38, 3e38], "f"))
+    assert not has_nan(np.array([1, 2]))
+    assert not has_nan(np.zeros((0, 3), "f"))
+
+
+def test_a_kept_copy_is_one() -> None:
+    array = np.arange(6, dtype="f").reshape(2, 3)
+    copy = keep(array.T)
+    np.testing.assert_array_equal(copy, array.T)
+    array[:] = 0
+    assert copy.max() == 5
+
+
+SHARED = """
+import sys
+import numpy as np
+import litehouse
+session = litehouse.attach(int(sys.stdin.readline()), device="gpu:0", cache=False)
+for line in sys.stdin:
+    array = np.load(line.strip())
+    print(repr(session.run([array])[0].tolist()), session.engine, flush=True)
+"""
+
+
+class Other:
+    """Another process that uses the model."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SHARED], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.pid = self._process.pid
+
+    def ask(self, line: str) -> str:
+        self.tell(line)
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def end(self) -> None:
+        self._process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("updatable", [(), ("w2",)], ids=["static", "live"])
+def test_processes_share_what_is_on_the_device(
+    updatable: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=updatable, cache=False)
+    x = numbers(*session.inputs[0].shape)
+    np.save(tmp_path / "x.npy", x)
+    other = Other()
+    try:
+        other.tell(str(session.share([other.pid])))
+        assert other.ask(str(tmp_path / "x.npy")) == f"{session.run([x])[0].tolist()!r} torch\n"
+        if updatable:
+            session.update_weights({"w2": np.full(session.weights["w2"].shape, 0.125, "f")})
+            assert other.ask(str(tmp_path / "x.npy")) == f"{session.run([x])[0].tolist()!r} torch\n"
+        else:  # it is the same memory: what is written here, is read there
+            session.loaded.built.program.arena.memory.zero_()
+            assert other.ask(str(tmp_path / "x.npy")) == f"{session.run([x])[0].tolist()!r} torch\n"
+            assert not session.run([x])[0].any()
+    finally:
+        other.end()
+
+
+def test_a_process_that_may_not_have_it_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", cache=False)
+    handle = session.share([])
+    code = f"import litehouse\ntry:\n litehouse.attach({handle}, device='gpu')\n"
+    code += "except litehouse.WeightError as error:\n print(error)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "is not in the list of those that may have them" in done.stdout, done.stderr
+
+
+def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    (tmp_path / "other.onnx").write_bytes(images())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", cache=False)
+    handle = session.share([])
+    with pytest.raises(WeightError, match="is not the model whose weights"):
+        litehouse.attach(handle, tmp_path / "other.onnx", device="gpu")
+    (tmp_path / "model.onnx").write_bytes(images())
+    with pytest.raises(WeightError, match="has changed since"):
+        litehouse.attach(handle, device="gpu")
+
+
+def test_a_model_without_a_file_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    session = litehouse.load(mlp(), device="gpu", cache=False)
+    with pytest.raises(WeightError, match="a model is shared by its file"):
+        session.share([])
+
+
+def test_weights_on_the_cpu_are_not_shared_by_torch(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", engine="torch", cache=False)
+    with pytest.raises(WeightError, match="shared by the engine onnxruntime alone"):
+        session.share([])

@@ -1,0 +1,79 @@
+"""Torch's settings for all threads, while a model is captured."""
+
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from litehouse.engines.torch.precision import computing  # noqa: E402  (it needs torch)
+
+
+def settings() -> tuple[bool, bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark
+
+
+@pytest.fixture(autouse=True)
+def _allowed() -> None:
+    before = settings()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = False
+    yield
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before[:2]
+    torch.backends.cudnn.benchmark = before[2]
+
+
+def test_they_hold_inside_and_are_put_back() -> None:
+    with computing("fp32"):
+        assert settings() == (False, False, True)
+    assert settings() == (True, True, False)
+
+
+def test_they_hold_until_the_last_thread_has_gone() -> None:
+    first_is_in, second_is_in, first_is_out = threading.Event(), threading.Event(), threading.Event()
+    seen: list[tuple[bool, bool, bool]] = []
+
+    def first() -> None:
+        with computing("fp32"):
+            first_is_in.set()
+            second_is_in.wait(60)
+        first_is_out.set()
+
+    def second() -> None:
+        first_is_in.wait(60)
+        with computing("fp32"):
+            second_is_in.set()
+            first_is_out.wait(60)
+            seen.append(settings())
+
+    threads = [threading.Thread(target=each) for each in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert seen == [(False, False, True)]
+    assert settings() == (True, True, False)
+
+
+def test_they_are_put_back_after_an_error() -> None:
+    with pytest.raises(RuntimeError, match="no"), computing("fp32"):
+        raise RuntimeError("no")
+    assert settings() == (True, True, False)
+
+
+def test_another_setting_waits_for_its_turn() -> None:
+    is_in, seen = threading.Event(), []
+
+    def other() -> None:
+        is_in.set()
+        with computing("tf32"):
+            seen.append(settings())
+
+    thread = threading.Thread(target=other)
+    with computing("fp32"):
+        thread.start()
+        is_in.wait(60)
+        assert settings() == (False, False, True)
+        assert not seen
+    thread.join(60)
+    assert seen == [(True, True, True)]
