@@ -241,6 +241,15 @@ def test_sizes_that_the_file_leaves_open(sessions: Sessions) -> None:
             assert_close(result, whole(x))
 
 
+def test_open_sizes_on_a_gpu(sessions: Sessions, rehearsed_gpu: None) -> None:
+    """Where no engine is asked for, the session would look for the best one when it knows the sizes."""
+    options = Options(device="gpu", job=Job(rank=0, size=1, timeout=PATIENCE))
+    (one,) = sessions(halves(1, batch="n"), options)
+    for rows in (1, 4, 4, 4, 1):
+        x = weights(rows, rows, 4)
+        assert_close(one.run_any([x])[0], whole(x))
+
+
 def test_a_stage_receives_other_sizes_than_before(sessions: Sessions) -> None:
     """What the last one takes has one size; what it receives has not."""
     sent = [ranks_op("Send", "x", "s", dest_rank=1, sr_tag=0), ranks_op("Depend", "x s", "y")]

@@ -29,9 +29,10 @@ SPIN = 0.002  # seconds that are waited for without a pause
 PAUSE = 0.0005
 LOOK = 0.02  # seconds between two looks at the mail
 GRACE = 2.0  # seconds in which it becomes known who it was that failed, or until all have left
+HALT = 0.5  # seconds in which what NCCL waits for on the GPU has ended
 OPENING = "the connection of the ranks"
-# How NCCL and torch's watchdog are to behave: a failure is found out here, and must not end the process. Ranks need not
-# capture at the same time, which NCCL would need to register memory.
+# How torch's watchdog is to behave, which reads this when a process group is made: failures are found out here, and
+# must not end the process.
 SETTINGS = {
     "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",
     "TORCH_NCCL_ENABLE_MONITORING": "0",
@@ -39,8 +40,9 @@ SETTINGS = {
     "TORCH_NCCL_PROPAGATE_ERROR": "0",
     "TORCH_NCCL_RETHROW_CUDA_ERRORS": "0",
     "TORCH_NCCL_BLOCKING_WAIT": "0",
-    "NCCL_GRAPH_REGISTER": "0",
 }
+# To register memory of graphs, NCCL would need all ranks to capture at the same time. It reads this later, so it stays.
+LASTING = {"NCCL_GRAPH_REGISTER": "0"}
 _setting = threading.Lock()
 _all: weakref.WeakSet[Lines] = weakref.WeakSet()
 _known: weakref.WeakKeyDictionary[Mail, dict[str, Lines]] = weakref.WeakKeyDictionary()
@@ -254,8 +256,6 @@ class Lines:
 
     def _end(self, *, is_broken: bool) -> None:
         """Close all lines, in the background: gloo waits for what is under way, and NCCL for captured graphs."""
-        for user in list(self.users):
-            user.drop()
         ended: list[Any] = [*self._lines.values(), self._store]
         self._lines, self._store = {}, None
 
@@ -265,11 +265,18 @@ class Lines:
                     line.end(is_broken=is_broken)
             ended.clear()
 
-        if self.place.type == "cuda":  # never destroyed: that could wait forever, with the process
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object([ended[-1], *(line.group for line in ended[:-1])]))
         thread = threading.Thread(target=end, name="litehouse-rank-ending", daemon=True)
-        thread.start()
-        if self.place.type == "cuda":
+        is_gpu = self.place.type == "cuda"
+        if is_gpu:  # never destroyed: that could wait forever, with the process
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object([ended[-1], *(line.group for line in ended[:-1])]))
+        if is_gpu and is_broken:  # what hangs on the GPU ends first; only then can graphs be freed
+            thread.start()
+            thread.join(HALT)
+        for user in list(self.users):
+            user.drop()
+        if not (is_gpu and is_broken):
+            thread.start()
+        if is_gpu:
             thread.join(GRACE)
 
     def abandon(self) -> None:
@@ -348,6 +355,8 @@ def _options(name: str) -> Any:
 def _set() -> Iterator[None]:
     """With the environment that process groups read when they are made; what the program has set stays."""
     with _setting:
+        for name, text in LASTING.items():
+            os.environ.setdefault(name, text)
         added = {name: text for name, text in SETTINGS.items() if name not in os.environ}
         os.environ.update(added)
         try:
