@@ -59,7 +59,7 @@ def build_whole(
         mail: What connects the ranks; all have met.
         channel: The number of the model in it.
         lists: The exchanges of all ranks.
-        address: Where rank 0 is found; empty where all ranks are on one machine.
+        address: Where rank 0 is found.
 
     Raises:
         EngineError: torch cannot run it.
