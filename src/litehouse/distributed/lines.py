@@ -263,7 +263,7 @@ class Lines:
             user.drop()
         if not (is_gpu and is_broken):
             thread.start()
-        if is_gpu:
+        if is_gpu or not is_broken:  # at the end of the process, nothing may be at work when Python is gone
             thread.join(GRACE)
 
     def abandon(self) -> None:
