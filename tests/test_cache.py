@@ -14,6 +14,7 @@ import pytest
 import litehouse
 from litehouse import cache as cache_module
 from litehouse.cache import LAYOUT, Cache, checksum, default_folder, open_cache, trouble
+from litehouse.folders import UnsafeError
 from onnx_models import mlp
 
 DATA = bytes(range(256)) * 5000  # more than one block of the sums
@@ -476,3 +477,80 @@ def test_a_folder_in_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("LITEHOUSE_CACHE_DIR", "~/kept")
     assert default_folder() == tmp_path / "kept"
+
+
+def _make_kernels(cache: Cache, key: str, size: int, used: float) -> Path:
+    folder = cache.workplace(key, f"{key}.onnx")
+    assert folder is not None
+    (folder / "ab").mkdir(exist_ok=True)
+    (folder / "ab" / "kernel.bin").write_bytes(bytes(size))
+    os.utime(folder, (used, used))
+    return folder
+
+
+def test_the_folder_of_a_compiler_is_found_again_and_listed(cache: Cache) -> None:
+    folder = _make_kernels(cache, "a", 1000, 1e9)
+    assert folder.stat().st_mode & 0o777 == folder.parent.stat().st_mode & 0o777 == 0o700
+    (entry,) = cache.entries()
+    assert (entry.folder, entry.facts, entry.nbytes) == (folder, {"what": "kernels", "path": "a.onnx"}, 1000)
+    before = time.time() - 60
+    assert cache.workplace("a", "a.onnx") == folder
+    assert folder.stat().st_mtime > before  # it was used now
+    assert (folder / "ab" / "kernel.bin").exists()
+    assert cache.nbytes() >= 1000
+
+
+def test_kernels_are_held_to_their_share_of_the_limit(cache: Cache) -> None:
+    cache.limit = 4000
+    folders = [_make_kernels(cache, name, 400, place) for place, name in enumerate("abc", start=1)]
+    cache.settle("a")  # which is the oldest, but in use
+    assert [folder.exists() for folder in folders] == [True, False, True]
+    _make_kernels(cache, "c", 1001, 3)
+    cache.settle("c")
+    assert [folder.exists() for folder in folders] == [False, False, False]  # more than the share by itself
+
+
+def test_kernels_count_where_entries_are_trimmed(cache: Cache) -> None:
+    cache.limit = 4 * len(DATA)
+    folder = _make_kernels(cache, "a", len(DATA) // 2, 1.0)
+    for key in "123":
+        assert cache.store(key, {}, _write()) is not None
+        assert folder.exists()
+    assert cache.store("4", {}, _write()) is not None
+    assert not folder.exists()  # the least recently used
+    assert len(cache.entries()) == 4
+
+
+def test_a_model_is_forgotten_with_its_kernels(cache: Cache) -> None:
+    folders = [_make_kernels(cache, name, 700, 1.0) for name in "ab"]
+    assert cache.forget("a.onnx") == 700
+    assert [folder.exists() for folder in folders] == [False, True]
+    assert cache.record("kernels", "a") is None
+    cache.clear()
+    assert cache.entries() == []
+
+
+@pytest.mark.parametrize("inner", ["kernels", "kernels/a"])
+@pytest.mark.parametrize("harm", ["mode", "open", "link", "owner"])
+def test_a_folder_for_kernels_that_is_not_the_users_alone_is_refused(cache: Cache, inner: str, harm: str) -> None:
+    _make_kernels(cache, "a", 10, 1.0)
+    assert cache.kernels_trouble() is None
+    place = cache.folder / LAYOUT / inner
+    if harm in ("mode", "open"):
+        place.chmod(0o770 if harm == "mode" else 0o755)
+    elif harm == "link":
+        place.rename(cache.folder / "elsewhere")
+        place.symlink_to(cache.folder / "elsewhere")
+    elif os.geteuid() == 0:
+        os.chown(place, 12345, -1)
+    else:
+        pytest.skip("only root can give a file away")
+    with pytest.raises(UnsafeError, match=str(place)):
+        cache.workplace("a", "a.onnx")
+    if inner == "kernels":
+        assert str(place) in str(cache.kernels_trouble())
+    assert open_cache(cache.folder) is not None  # models are kept as before
+
+
+def test_a_cache_without_room_has_no_kernels(cache: Cache) -> None:
+    assert Cache(cache.folder, 0).workplace("a", "") is None

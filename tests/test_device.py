@@ -2,6 +2,7 @@
 
 import builtins
 import ctypes
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -66,7 +67,38 @@ class TestWhichThereAre:
         assert (str(device.place("gpu")), str(device.place("gpu:1"))) == ("cuda:0", "cuda:1")
         assert str(device.place("cpu")) == "cpu"
 
+    def test_fingerprint(self, monkeypatch, tmp_path):
+        import torch
+
+        facts = {"name": "H200", "major": 9, "minor": 0, "multi_processor_count": 132, "total_memory": 1 << 37}
+        found = SimpleNamespace(**facts)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda place: found)
+        monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 13000, raising=False)
+        monkeypatch.setattr(device, "DRIVER_INFO", tmp_path / "version")
+        known = [device.device_fingerprint("gpu:0")]
+        assert device.device_fingerprint("gpu:1") == known[0]  # another of the same kind
+        assert device.device_fingerprint("gpu:2") is None
+        found.name = "H100"
+        known.append(device.device_fingerprint("gpu"))
+        (tmp_path / "version").write_text("NVRM version: 580.1\nGCC version: 12")
+        known.append(device.device_fingerprint("gpu"))
+        monkeypatch.setattr(torch, "__version__", "9.9")
+        known.append(device.device_fingerprint("gpu"))
+        monkeypatch.setattr(torch.backends.cudnn, "version", lambda: 99999)
+        known.append(device.device_fingerprint("gpu"))
+        monkeypatch.setattr(torch._C, "_cuda_getDriverVersion", lambda: 13010)
+        known.append(device.device_fingerprint("gpu"))
+        assert None not in known
+        assert len(set(known)) == len(known) == 6
+
+    def test_fingerprint_of_a_rehearsal(self, rehearsed_gpu):
+        assert device.device_fingerprint("gpu") == device.device_fingerprint("gpu:0") is not None
+        assert device.device_fingerprint("gpu") != device.device_fingerprint("cpu")
+
     def test_without_torch(self, rehearsed_gpu, no_torch):
+        assert device.device_fingerprint("gpu") is None
         assert device.device_count("gpu") == 0
         assert device.lack("gpu") == "torch does not import (No module named 'torch'); install litehouse[gpu]"
 

@@ -37,6 +37,8 @@ BLOCK = 1 << 20
 WAIT_STEP = 0.02  # seconds
 STALE_SECONDS = 3600.0  # a process that stores takes seconds: what is older was left by one that died
 FACTS = "entry.json"
+KERNELS = "kernels"  # the kind of entry, and of the record beside it
+KERNELS_SHARE = 4  # kernels may take one part of so many of the limit
 KEEP_SECONDS = 0.2  # what is made in less time is made again as fast as it would be found
 BROKEN = (OSError, ValueError, KeyError, TypeError, AttributeError)  # what reading damaged notes raises
 
@@ -81,6 +83,7 @@ class Cache:
         self._entries = self._own / "entries"
         self._records = self._own / "records"
         self._locks = self._own / "locks"
+        self._kernels = self._own / KERNELS
 
     def has_room_for(self, nbytes: int) -> bool:
         """Whether so many bytes can be kept: the limit allows it, the folder can be written, and the disk has room."""
@@ -168,6 +171,54 @@ class Cache:
         self._trim(key)
         return self.find(key)
 
+    def workplace(self, key: str, path: str) -> Path | None:
+        """A folder in which a compiler finds what it made of a model, and leaves more; `settle` belongs behind its use.
+
+        Nothing in it is checked before it is used, so it is this user's alone. None where nothing is kept.
+
+        Args:
+            key: What it is found by.
+            path: The model's file.
+
+        Raises:
+            UnsafeError: Others may have put something there.
+            OSError: It cannot be made, or written.
+        """
+        folder = self._kernels / key
+        if not self.limit:
+            return None
+        self._make(folder)
+        for place in (self._kernels, folder):
+            check(place, closed=True)
+        os.utime(folder)  # the least recently used goes first
+        if self.record(KERNELS, key) is None:
+            self.put_record(KERNELS, key, {"path": path})
+        return folder
+
+    def settle(self, key: str) -> None:
+        """Hold what compilers left to its share of the limit; the folder of this key goes last."""
+        found = sorted(self._workplaces(), key=lambda entry: (entry.key == key, entry.used))
+        excess = sum(entry.nbytes for entry in found) - self.limit // KERNELS_SHARE
+        for entry in found:
+            if excess > 0:
+                self._remove(entry.folder)
+                excess -= entry.nbytes
+        self._trim(key)
+
+    def drop_workplace(self, key: str) -> None:
+        """Remove the folder of a compiler that fails on what it finds there."""
+        self._remove(self._kernels / key)
+
+    def kernels_trouble(self) -> str | None:
+        """Why kernels are not kept, though models are; None where they are."""
+        try:
+            check(self._kernels, closed=True)
+        except UnsafeError as error:
+            return str(error)
+        except OSError:
+            pass  # not there yet
+        return None
+
     @contextlib.contextmanager
     def turn(self, key: str, seconds: float, tell: Callable[[str], None]) -> Iterator[bool]:
         """Let processes and threads that make the same entry do so one after the other; whether others went before.
@@ -218,7 +269,18 @@ class Cache:
                 found += [] if name.startswith(".") else [_entry(folder, _read_facts(folder / FACTS))]
             except BROKEN:
                 continue
-        return sorted(found, key=lambda entry: -entry.used)
+        return sorted([*found, *self._workplaces()], key=lambda entry: -entry.used)
+
+    def _workplaces(self) -> list[Entry]:
+        """The folders of compilers."""
+        found = []
+        for name in names(self._kernels):
+            folder = self._kernels / name
+            used = changed(folder)
+            if not name.startswith(".") and used < float("inf"):
+                facts = {"what": KERNELS, "path": (self.record(KERNELS, name) or {}).get("path", "")}
+                found.append(Entry(name, folder, facts, size_of(folder), {}, used))
+        return found
 
     def nbytes(self) -> int:
         """The size of all that lies there."""
@@ -263,16 +325,17 @@ class Cache:
             if excess > 0 and entry.key != keep:
                 self._remove(entry.folder)
                 excess -= entry.nbytes
-        for name in names(self._entries) - {entry.key for entry in entries}:
-            if time.time() - changed(self._entries / name) > STALE_SECONDS:
-                shutil.rmtree(self._entries / name, ignore_errors=True)
+        for place in (self._entries, self._kernels):
+            for name in names(place) - {entry.key for entry in entries}:
+                if time.time() - changed(place / name) > STALE_SECONDS:
+                    shutil.rmtree(place / name, ignore_errors=True)
 
     def _remove(self, folder: Path) -> None:
         """Take an entry away at once: under another name it cannot be found half deleted."""
         if not os.path.lexists(folder):
             return
         try:
-            old = tempfile.mkdtemp(dir=self._entries, prefix=".old-")
+            old = tempfile.mkdtemp(dir=folder.parent, prefix=".old-")
         except OSError:
             return
         with contextlib.suppress(OSError):  # another process has done it

@@ -7,8 +7,10 @@ torch's current stream, so that a run that begins later sees them.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ import numpy as np
 REHEARSAL = "LITEHOUSE_REHEARSE_GPU"
 """The environment variable that makes, with "1", a GPU of the CPU's memory: for tests where there is none."""
 
+DRIVER_INFO = Path("/proc/driver/nvidia/version")
 MAX_PINNED = 1 << 26  # bytes that are copied through memory that a GPU reads by itself
 MAX_STAGED = 1 << 22  # and bytes that come back that way: the memory that is handed out is copied once more
 
@@ -60,6 +63,34 @@ def place(device: str) -> Any:
 
     kind, index = split(device)
     return torch.device("cpu") if kind == "cpu" or is_rehearsed() else torch.device("cuda", index)
+
+
+def device_fingerprint(device: str) -> str | None:
+    """A digest of what decides what is fast on a device: the GPU, its driver, and torch with its libraries.
+
+    None where torch cannot use the device.
+    """
+    if lack(device) is not None:
+        return None
+    import torch
+
+    about = [torch.__version__, str(torch.version.cuda), str(torch.backends.cudnn.version())]
+    where = place(device)
+    if where.type == "cuda":
+        found = torch.cuda.get_device_properties(where)
+        about += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
+        about += [str(torch._C._cuda_getDriverVersion()), _driver()]
+    else:
+        about.append(f"{split(device)[0]} of the CPU's memory")
+    return hashlib.sha256("\n".join(about).encode(errors="surrogateescape")).hexdigest()
+
+
+def _driver() -> str:
+    """What the driver says of itself; empty where it does not."""
+    try:
+        return DRIVER_INFO.read_text(errors="replace").partition("\n")[0]
+    except OSError:
+        return ""
 
 
 def split(device: str) -> tuple[str, int]:

@@ -13,13 +13,16 @@ class UnsafeError(OSError):
     """Somebody else may have written what lies there."""
 
 
-def check(path: Path, is_right: Callable[[int], bool] = stat.S_ISDIR, *, follow: bool = False) -> None:
+def check(
+    path: Path, is_right: Callable[[int], bool] = stat.S_ISDIR, *, follow: bool = False, closed: bool = False
+) -> None:
     """Refuse what another user may have put there.
 
     Args:
         path: A folder, or what `is_right` tells.
         is_right: Tells the right kind of thing by its mode.
         follow: Whether it may be a link.
+        closed: Whether others may not even read it: what lies inside can then have any mode.
 
     Raises:
         UnsafeError: It is of another kind, or others can write it.
@@ -32,6 +35,8 @@ def check(path: Path, is_right: Callable[[int], bool] = stat.S_ISDIR, *, follow:
         raise UnsafeError(f"{path} belongs to another user")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeError(f"{path} can be written by others; remove it, or use a folder of your own")
+    if closed and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise UnsafeError(f"{path} is open to others; remove it, or give it the mode 0700")
 
 
 def nearest(path: Path) -> Path:

@@ -13,7 +13,7 @@ MAX_RANKS = 1 << 16
 MAX_PORT = (1 << 16) - 1
 
 ENGINES = ("auto", "onnxruntime", "openvino", "torch")
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "tf32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
 PROVIDERS = ("", "cuda", "tensorrt")
 CORE_CLASSES = ("big", "mid")
@@ -102,8 +102,7 @@ class Job:
         for name in ("rank_table", "address", "groups", "name"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name} must be a str, not {getattr(self, name)!r}")
-        is_number = isinstance(self.timeout, int | float) and not isinstance(self.timeout, bool)
-        if not is_number or not math.isfinite(self.timeout) or self.timeout <= 0:
+        if not _is_number(self.timeout) or self.timeout <= 0:
             raise ValueError(f"timeout must be a count of seconds above 0, not {self.timeout!r}")
         object.__setattr__(self, "timeout", float(self.timeout))
         if self.transport not in TRANSPORTS:
@@ -112,6 +111,10 @@ class Job:
 
 def _is_count(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +131,13 @@ class Options:
         provider: What ONNX Runtime uses on a GPU: `"cuda"` or `"tensorrt"`, which both mean that engine; `""` takes
             what is usual: torch, else ONNX Runtime with CUDA.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
+            `"tf32"` is the same as the first, but that a GPU may leave out digits in products (TF32).
         tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
             result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
             The environment variable `LITEHOUSE_TUNE` sets what is usual.
+        build_seconds: About how long a build may take for what only makes runs faster: on a GPU, the kernels that are
+            made for the network, and the timing; on the CPU the timing alone. Kernels that are expected to take more
+            than what is left of it are not made, and `session.engine.reason` says so; with 0 none are.
         op_precision: What single ops compute in, by the names that the file gives them: `"float16"` for half precision,
             as far as the engine has it; `"float32"` keeps them, and with them all others, from lower precision.
         affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
@@ -161,6 +168,7 @@ class Options:
     op_precision: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[int, ...] | str = ()
     tune: str = field(default_factory=_usual_tuning)
+    build_seconds: float = 120.0
     workspace: str = "own"
     updatable: tuple[str, ...] | list[str] | str = ()
     updatable_mode: str = ""
@@ -190,6 +198,9 @@ class Options:
                 raise ValueError(f"{name} must be an int from 0 to {MAX_THREADS}, not {value!r}")
         if not isinstance(self.workers, int) or not 1 <= self.workers <= MAX_THREADS:
             raise ValueError(f"workers must be an int from 1 to {MAX_THREADS}, not {self.workers!r}")
+        if not _is_number(self.build_seconds) or self.build_seconds < 0:
+            raise ValueError(f"build_seconds must be a count of seconds from 0 on, not {self.build_seconds!r}")
+        object.__setattr__(self, "build_seconds", float(self.build_seconds))
         for name, precision in self.op_precision.items():
             if precision not in OP_PRECISIONS:
                 raise ValueError(f"op_precision of {name!r} must be one of {OP_PRECISIONS}, not {precision!r}")

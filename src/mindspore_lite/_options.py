@@ -21,6 +21,7 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
     "updatable_mode": str,
     "cache": lambda text: {"on": True, "off": False}.get(text, Path(text)),
     "provider": str,
+    "build_seconds": float,
 }
 RANK_KEYS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "rank_id": ("rank", int),

@@ -147,6 +147,7 @@ def test_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "bytes": 0,
         "entries": 0,
         "limit": 16_000_000_000,
+        "kernels": None,
     }
 
 

@@ -9,7 +9,8 @@
     machine    {cpu, cores, threads, threads_from}: how many threads a model gets, and what sets that
     engines    [{engine, version: null | text, precision, safe, reason, environment: {name: value}, meaning}]
     extras     [{name, version: null | text, meaning}]
-    cache      {folder: null | text, trouble: null | text, bytes, entries, limit: null | bytes}
+    cache      {folder: null | text, trouble: null | text, bytes, entries, limit: null | bytes,
+                kernels: null | text: why they are not kept}
     rehearsed  null, or the value of LITEHOUSE_FAIL_PROBES
 """
 
@@ -141,6 +142,7 @@ def _cache() -> dict[str, Any]:
         "bytes": 0 if found is None else found.nbytes(),
         "entries": 0 if found is None else len(found.entries()),
         "limit": None if found is None else found.limit,
+        "kernels": None if found is None else found.kernels_trouble(),
     }
 
 
@@ -216,4 +218,6 @@ def _cache_lines(cache: Mapping[str, Any]) -> list[tuple[str, str]]:
     if cache["limit"] is not None:
         size = f"{bytes_text(cache['bytes'])}, {cache['entries']} kept; {bytes_text(cache['limit'])} at most"
         lines.append(("size", size))
+    if cache["kernels"]:
+        lines.append(("kernels", f"{cache['kernels']}; those of a GPU are made anew at every start"))
     return lines

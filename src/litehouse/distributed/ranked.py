@@ -172,6 +172,10 @@ class RankedEngine(GivenWeights):
         """None: its segments have theirs."""
         return ()
 
+    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
+        """Nothing: no kernels are made in a run."""
+        return 0.0
+
     def compile(
         self,
         model: Model,

@@ -77,7 +77,7 @@ class Engine(Protocol):
 
     Attributes:
         name: The name, as in `Options.engine`.
-        capabilities: What it offers beyond running: "affinity", "inter_op".
+        capabilities: What it offers beyond running: "affinity", "inter_op", "keeps" (programs that can be saved).
     """
 
     name: str
@@ -93,6 +93,10 @@ class Engine(Protocol):
 
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
         """The other forms in which it can build a model: a race tells which is the fastest here."""
+        ...
+
+    def making_seconds(self, model: Model, form: str) -> float:
+        """About how long the first run of a form takes for the kernels that are made in it; 0 where none are."""
         ...
 
     def compile(

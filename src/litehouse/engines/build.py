@@ -12,6 +12,7 @@ from pathlib import Path
 
 from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
 from litehouse.cores.budget import give_back_memory, spare_memory, thread_budget
+from litehouse.device import device_fingerprint
 from litehouse.engines import safety
 from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
@@ -30,6 +31,7 @@ BOUNDARY = {"object", "bool", "float16", "float32", "float64"}
 BOUNDARY |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 
 
+KEPT_ON = ("cpu", "gpu")
 CHOICES = "choices"  # the kind of record
 RANKED = "ranked"  # the same, of the segments of one part of a job
 WAIT_SECONDS = 120.0  # how long a start waits for another process that builds the same
@@ -48,15 +50,15 @@ def build(model: Model, options: Options) -> Selected:
     Raises:
         EngineError: No engine can run it here.
     """
-    cache = open_cache(options.cache) if options.device_kind == "cpu" else None
+    cache = open_cache(options.cache) if options.device_kind in KEPT_ON else None
     identity = model.origin.identify(cache, model.files) if cache and model.origin and not model.is_secret else None
-    if cache is None or identity is None:
+    key = _key(identity, model, options) if identity is not None else None
+    if cache is None or key is None:
         _check(model)
         with shown(model.path) as progress:
             built = _ranked(model, options, progress) or select(model, options, progress=progress)
         give_back_memory()
         return built
-    key = _key(identity, model, options)
     if (found := _find(cache, key, model, options)) is not None:
         return found
     _check(model)
@@ -129,7 +131,8 @@ def _built(cache: Cache, key: str, model: Model, options: Options, progress: Pro
     if built.choice.figures and built.choice is not noted:
         cache.put_record(CHOICES, key, {"path": model.origin.file, "choice": built.choice.facts()})
     is_slow = model.origin.seconds + built.seconds > KEEP_SECONDS
-    if not is_slow or not _can_keep(cache, key, model):
+    is_kept = options.device_kind == "cpu" and "keeps" in built.engine.capabilities
+    if not is_kept or not is_slow or not _can_keep(cache, key, model):
         return built
     progress.step("keeping it for the next start")
     return _keep(cache, key, model, options, built)
@@ -148,17 +151,25 @@ def _holds(choice: Choice) -> bool:
     return choice.until is None or time.time() < choice.until
 
 
-def _key(identity: str, model: Model, options: Options) -> str:
-    """What decides how a model is built."""
+def _key(identity: str, model: Model, options: Options) -> str | None:
+    """What decides how a model is built; None where that is not known."""
     settled = replace(options, threads=options.threads or thread_budget(), cache=False)
+    device = ""
+    if options.device_kind != "cpu":
+        fingerprint = device_fingerprint(options.device)
+        if fingerprint is None:
+            return None
+        device, settled = fingerprint, replace(settled, device=options.device_kind)  # whichever of the same kind it is
     versions = [safety.engine_version(name) for name in ENGINES]
     shapes = [info.shape for info in model.inputs]
     rehearsed = os.environ.get(safety.REHEARSAL, "")  # what is chosen then is not for other starts
-    parts = (identity, own_identity(), versions, cpu_fingerprint(), rehearsed, settled, shapes)
+    parts = (identity, own_identity(), versions, cpu_fingerprint(), device, rehearsed, settled, shapes)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def _find(cache: Cache, key: str, model: Model, options: Options) -> Selected | None:
+    if options.device_kind != "cpu":  # there, only what was chosen is kept
+        return None
     entry = cache.find(key)
     if entry is None:
         return None

@@ -58,7 +58,7 @@ class OnnxRuntimeEngine(GivenWeights):
     """Runs models with ONNX Runtime."""
 
     name = "onnxruntime"
-    capabilities = frozenset({"affinity", "inter_op"})
+    capabilities = frozenset({"affinity", "inter_op", "keeps"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """None: its CPU kernels for 16-bit types only convert to 32 bits and back."""
@@ -75,6 +75,10 @@ class OnnxRuntimeEngine(GivenWeights):
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
         """None: the engine decides by itself."""
         return ()
+
+    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
+        """Nothing: no kernels are made in a run."""
+        return 0.0
 
     def compile(
         self,

@@ -32,7 +32,7 @@ class OpenVinoEngine(GivenWeights):
     """Runs models with OpenVINO on the CPU."""
 
     name = "openvino"
-    capabilities = frozenset[str]()
+    capabilities = frozenset({"keeps"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """The 16-bit precisions that it has on some CPUs; whether this is one shows in a trial.
@@ -54,6 +54,10 @@ class OpenVinoEngine(GivenWeights):
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
         """None: the engine decides by itself."""
         return ()
+
+    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
+        """Nothing: no kernels are made in a run."""
+        return 0.0
 
     def compile(
         self,

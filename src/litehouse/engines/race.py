@@ -51,7 +51,8 @@ def race(
             times[place].append(_time(runners[place], inputs, calls[place]))
         if not is_thorough:
             running = [place for place in running if place == 0 or not _trails(times[place], times)]
-        progress.share(min(1.0, (time.perf_counter() - start) / seconds))
+        taken = time.perf_counter() - start
+        progress.share(min(1.0, taken / seconds) if seconds else 1.0)
     return times
 
 

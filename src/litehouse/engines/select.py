@@ -15,8 +15,10 @@ from litehouse.cores.affinity import cores_for
 from litehouse.cores.budget import spare_memory, thread_budget
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
+from litehouse.engines.build_time import BuildTime
 from litehouse.engines.choice import Choice, Figure
 from litehouse.engines.crowding import Crowding
+from litehouse.engines.explain import explain
 from litehouse.engines.onnxruntime import OnnxRuntimeEngine
 from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.engines.parts import compile_parts, counts
@@ -159,10 +161,10 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     needs, refused, doubts, failures = safety.needs(model), list[str](), list[str](), list[EngineError]()
     if known is not None:
         for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
-            if (candidate.engine.name, candidate.precision) == (known, known.precision):
+            if candidate.engine.name == known and known.precision in (candidate.precision, options.precision):
                 winner = replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
                 with contextlib.suppress(EngineError):  # then the others have their chance
-                    return replace(_compiled(winner, model, options, progress).selected(""), choice=known)
+                    return replace(_again(winner, model, options, progress).selected(""), choice=known)
     found = candidates(options, needs, refused, doubts, progress)
     for candidate in found:
         try:
@@ -201,6 +203,16 @@ def _compiled(candidate: Candidate, model: Model, options: Options, progress: Pr
     return _Compiled(replace(candidate, precision=program.precision), program, time.perf_counter() - start)
 
 
+def _again(candidate: Candidate, model: Model, options: Options, progress: Progress) -> _Compiled:
+    """What won an earlier race; its kernels are made now, not in the first run, where that can be done."""
+    compiled = _compiled(candidate, model, options, progress)
+    if candidate.engine.making_seconds(model, candidate.form):
+        progress.step(f"making kernels for {candidate}", is_long=True)
+        if find_samples(model, compiled.program.bind()) is None:  # the race had some
+            raise EngineError(f"{model.path}: kernels cannot be made")
+    return compiled
+
+
 def _doubted(selected: Selected, doubts: Sequence[str]) -> Selected:
     """What was chosen, for a day only where another start might choose otherwise."""
     if not doubts:
@@ -228,24 +240,45 @@ def _challenge(
         return first.selected("its sizes are only known when it runs, so nothing was timed")
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
+    budget = BuildTime(options.build_seconds)
     built = [first, *_plain(first, model, options, progress)]
     for candidate in _with_forms(first.candidate, others, model, options):
         if not _is_room(model):
             doubts.append("too little memory was left to try others")
             break
+        making = candidate.engine.making_seconds(model, candidate.form)
+        if making and not budget.admits(str(candidate), making, RACE_SECONDS[options.tune]):
+            continue
         with contextlib.suppress(EngineError):  # then it takes no part
             rival = _compiled(candidate, model, options, progress)
-            built += [rival, *_plain(rival, model, options, progress)]
+            if not making or _makes_kernels(rival, samples, budget, doubts, progress):
+                built += [rival, *_plain(rival, model, options, progress)]
     crowding = Crowding((options.threads or thread_budget()) * options.workers)
-    heat = _raced(options, built, samples, progress)
+    heat = _raced(options, built, samples, budget, progress)
     parts = _in_parts(heat, model, options, progress)
     if parts:
-        heat = _raced(options, [heat.winner, *parts], samples, progress, before=heat)
+        heat = _raced(options, [heat.winner, *parts], samples, budget, progress, before=heat)
+    remarks = "".join(f"; {text}" for text in budget.left_out) + _unused(options, built)
     if len(built) + len(parts) == 1:
-        return first.selected("nothing else can run it" + _unused(options, built))
+        return first.selected(("nothing else was tried" if budget.left_out else "nothing else can run it") + remarks)
     if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
-    return heat.winner.selected(heat.reason + _unused(options, built), heat.figures)
+    return heat.winner.selected(heat.reason + remarks, heat.figures)
+
+
+def _makes_kernels(
+    rival: _Compiled, samples: list[np.ndarray], budget: BuildTime, doubts: list[str], progress: Progress
+) -> bool:
+    """Whether the kernels of a candidate can be made: that is done in its first run, whose time tells of the others."""
+    progress.step(f"making kernels for {rival.candidate}", is_long=True)
+    start = time.perf_counter()
+    try:
+        rival.program.bind().run(samples)
+    except EngineError as error:
+        doubts.append(f"{rival.candidate} took no part ({error})")
+        return False
+    budget.note(time.perf_counter() - start)
+    return True
 
 
 def _halved(
@@ -289,7 +322,7 @@ def _unused(options: Options, built: Sequence[_Compiled]) -> str:
 def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
-    is_usual = not candidate.form and candidate.precision == "fp32"
+    is_usual = not candidate.form and candidate.precision != "fp16"
     if not compiled.program.is_rewritten or not is_usual or not _is_room(model):
         return []
     with contextlib.suppress(EngineError):
@@ -305,7 +338,7 @@ def _known(model: Model, options: Options) -> str | None:
     """Why no race is needed; None where it is."""
     if options.provider:
         return f"the provider {options.provider!r} was asked for"
-    if options.engine != "auto" and options.precision == "fp32" and options.device_kind == "cpu":
+    if options.engine != "auto" and options.precision != "fp16" and options.device_kind == "cpu":
         return "it was asked for"
     if options.tune == "off":
         return "it is the first choice, and tuning is off"
@@ -338,7 +371,12 @@ class _Heat:
 
 
 def _raced(
-    options: Options, built: list[_Compiled], samples: list[np.ndarray], progress: Progress, before: _Heat | None = None
+    options: Options,
+    built: list[_Compiled],
+    samples: list[np.ndarray],
+    budget: BuildTime,
+    progress: Progress,
+    before: _Heat | None = None,
 ) -> _Heat:
     """Race those that compute the same; `before` is the race that the first of them has won."""
     progress.step("timing the engines", is_long=True)
@@ -349,13 +387,16 @@ def _raced(
     fit = [each for each in built if each is trusted or _agrees(each, samples, reference)]
     unfit = [str(each.candidate) for each in built if each not in fit]
     runners, is_thorough = [_runner(each.program, options.workers) for each in fit], options.tune == "full"
-    times = race(runners, samples, RACE_SECONDS[options.tune], progress, is_thorough=is_thorough)
+    # On the CPU engines compile for long, and none is left out for it.
+    allowed = options.build_seconds if options.device_kind == "cpu" else budget.left
+    seconds = min(RACE_SECONDS[options.tune], allowed)
+    times = race(runners, samples, seconds, progress, is_thorough=is_thorough)
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     least = MIN_LEAD if figures[best].rounds >= MIN_ROUNDS else FEW_LEAD
     if figures[best].lead < least:
         best = 0
-    reason = _explain(fit, figures, best, unfit, least)
+    reason = explain([str(each.candidate) for each in fit], figures, best, unfit, least)
     if before is not None:
         reason, figures = f"{before.reason}; then {reason}", (*before.figures, *figures[1:])
     return _Heat(fit[best], figures[best].milliseconds, figures, reason)
@@ -378,24 +419,3 @@ def _figure(candidate: Candidate, own: Sequence[float], first: Sequence[float]) 
     name, precision, is_plain = candidate.engine.name, candidate.precision, candidate.is_plain
     leads, rounds = lead(own, first), len(own)
     return Figure(name, precision, is_plain, milliseconds, leads, rounds, candidate.parts, candidate.form)
-
-
-def _explain(fit: Sequence[_Compiled], figures: Sequence[Figure], best: int, unfit: Sequence[str], least: float) -> str:
-    """Why one was chosen. A ratio is not that of the medians alone, so only the first has its time beside it."""
-    texts = [f"{fit[0].candidate} {_milliseconds(figures[0])}"]
-    texts += [
-        f"{each.candidate} {figure.lead:.2f}x as fast" for each, figure in list(zip(fit, figures, strict=True))[1:]
-    ]
-    text = ", ".join(texts)
-    if len(figures) > 1:
-        rounds = figures[0].rounds
-        text += f", in {rounds} round{'s' if rounds > 1 else ''}: {fit[best].candidate}"
-        if best == 0 and max(figure.lead for figure in figures) > 1:
-            text += f" stays, with less than {least - 1:.0%} between them"
-    if unfit:
-        text += f"; {' and '.join(unfit)} computed other numbers and took no part"
-    return text
-
-
-def _milliseconds(figure: Figure) -> str:
-    return f"{figure.milliseconds:.3g} ms" if figure.milliseconds < 1000 else f"{figure.milliseconds:.0f} ms"

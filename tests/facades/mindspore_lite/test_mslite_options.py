@@ -72,6 +72,7 @@ def test_context(settings, field, value):
         ({"cache": "somewhere"}, "cache", Path("somewhere")),
         ({"cache": "off"}, "cache", False),
         ({"tune": "full"}, "tune", "full"),
+        ({"build_seconds": "2.5"}, "build_seconds", 2.5),
     ],
 )
 def test_section_wins_over_the_context(entries, field, value):

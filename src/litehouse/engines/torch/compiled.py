@@ -6,26 +6,65 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.values import Tensor
+from litehouse.errors import EngineError
 
 Function = Callable[..., list[Tensor]]
+# What was made before is found in its own folder, and nowhere else: not on a server, nor where all users can write.
+TRUSTED = {"fx_graph_cache": True, "fx_graph_remote_cache": False, "cpp_cache_precompile_headers": False}
 
 
 class Kernels:
     """The kernels that were made for a program; all of its runners use them."""
 
-    def __init__(self, *, is_last: bool) -> None:
-        """Begin with none; `is_last` lets the compiler put the channels of images last."""
-        self._is_last = is_last
+    def __init__(self, *, is_last: bool, workplace: Workplace | None = None) -> None:
+        """Begin with none.
+
+        Args:
+            is_last: Let the compiler put the channels of images last.
+            workplace: Where they are made; None leaves nothing of them.
+        """
+        self._is_last, self._workplace = is_last, workplace or Workplace()
         self._made: dict[Hashable, Function] = {}
         self._lock = threading.Lock()
 
     def find(self, key: Hashable, function: Function, examples: Sequence[Tensor]) -> Function:
-        """The kernels for a key, which tells the function and the sizes; they are made where there are none."""
+        """The kernels for a key, which tells the function and the sizes; they are made where there are none.
+
+        Raises:
+            EngineError: They cannot be made.
+        """
         with self._lock:
             if key not in self._made:
-                self._made[key] = compiled(function, examples, is_last=self._is_last)
+                self._made[key] = self._workplace.make(lambda: self._tried(function, examples))
             return self._made[key]
+
+    def _tried(self, function: Function, examples: Sequence[Tensor]) -> Function:
+        """New kernels, that have run once: some are only chosen and loaded then."""
+        try:
+            made = compiled(function, examples, is_last=self._is_last)
+            made(*examples)
+        except EngineError:
+            raise
+        except Exception as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise EngineError(f"kernels cannot be made: {type(error).__name__}: {reason}") from error
+        _note()
+        return made
+
+
+_has_made = False
+
+
+def has_made() -> bool:
+    """Whether this process has made kernels before, and has the compiler loaded."""
+    return _has_made
+
+
+def _note() -> None:
+    global _has_made
+    _has_made = True
 
 
 def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -> Function:
@@ -34,11 +73,17 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
     Weights are given to it like all else, so that it keeps none: their memory can be written to and shared. It is not
     captured; that is the caller's part.
     """
+    from torch._guards import TracingContext, tracing
     from torch._inductor import compile as make
+    from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     graph: Any = make_fx(function)(*examples)
     # Left to itself, the compiler puts channels last wherever there are convolutions, which 32 bits do not gain from.
-    settings = {"triton.cudagraphs": False, "layout_optimization": is_last}
-    made: Function = make(graph, list(examples), options=settings)
+    settings = {"triton.cudagraphs": False, "layout_optimization": is_last, **TRUSTED}
+    # It looks for what it made before only where sizes might be unknown, though here none is.
+    sizes = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+    with tracing(TracingContext(sizes)):
+        made: Function = make(graph, list(examples), options=settings)
     return made

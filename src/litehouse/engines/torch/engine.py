@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # Where a model's shelf has the live weights, the arena of another process, and the arenas of programs.
 STORE, SHARED, ARENAS = "torch store", "torch shared", "torch arenas"
 COMPILED, LAST = "compiled", "channels last"
+# How long kernels take to make, on the careful side of what an H200 showed: 3 to 7 seconds for networks of 100 to 1000
+# nodes, and 5 to 15 more for the first ones of a process.
+NODE_SECONDS, FIRST_SECONDS = 0.03, 15.0
 
 
 class TorchEngine:
@@ -44,12 +47,21 @@ class TorchEngine:
 
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
         """With kernels that are made for the network, and with channels last."""
-        if place(options.device).type == "cpu" or (precision == "fp32" and options.precision == "fp16"):
+        if place(options.device).type == "cpu" or (precision != "fp16" and options.precision == "fp16"):
             return ()
         last = f"{COMPILED} {LAST}" if _has_images(model) else COMPILED
         if options.tune == "full":
             return (COMPILED, LAST, last) if last != COMPILED else (COMPILED,)
-        return (COMPILED if precision == "fp32" else last,)
+        return (last if precision == "fp16" else COMPILED,)
+
+    def making_seconds(self, model: Model, form: str) -> float:
+        """About how long it takes to make the kernels of a form; 0 where it has none."""
+        if COMPILED not in form:
+            return 0.0
+        from litehouse.engines.torch.compiled import has_made
+
+        count = sum(1 for _ in model.graph.graph.all_nodes())
+        return NODE_SECONDS * max(1, count) + (0.0 if has_made() else FIRST_SECONDS)
 
     def compile(
         self,
@@ -64,6 +76,7 @@ class TorchEngine:
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs."""
         from litehouse.engines.shell import halved_ops, prepared
+        from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.engines.torch.store import Store
@@ -82,11 +95,14 @@ class TorchEngine:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
         names, where = Names.of(model), place(options.device)
+        if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
+            precision = "tf32"
         if model.live and STORE not in model.shelf:
             model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
         store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
         arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
         how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+        how["workplace"] = workplace_of(model, options) if COMPILED in form else None
         others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
         program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)

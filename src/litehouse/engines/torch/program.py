@@ -17,9 +17,10 @@ from litehouse.engines.torch.arena import Arena, SharedArena
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
+from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
 from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
-from litehouse.engines.torch.precision import exact
+from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
@@ -42,6 +43,7 @@ class TorchProgram:
         *,
         is_fixed: bool,
         form: str = "",
+        workplace: Workplace | None = None,
         store: Store | None = None,
         shared: SharedArena | None = None,
         others: Iterable[Arena] = (),
@@ -55,6 +57,7 @@ class TorchProgram:
             precision: What it computes in.
             is_fixed: Whether the sizes of the inputs are known.
             form: What `TorchEngine.forms` gives.
+            workplace: Where kernels are made, if the form has any.
             store: The live weights.
             shared: The arena of another process that has all other weights.
             others: The arenas of the same model at other sizes.
@@ -62,7 +65,7 @@ class TorchProgram:
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form)
+        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
         self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
@@ -89,7 +92,7 @@ class TorchProgram:
             for slot in step.outputs:
                 if slot != NONE:
                     frame.device[slot] = None
-        with torch.no_grad(), exact() if self.place.type == "cuda" else contextlib.nullcontext():
+        with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run(self.lowered.derived)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
@@ -257,7 +260,7 @@ class TorchRunner:
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(exact())
+                stack.enter_context(computing(self._program.precision))
             try:
                 yield
             except EngineError as error:

@@ -1,0 +1,158 @@
+"""Where torch's compiler has its files while it makes kernels: in our cache for the next start, else nowhere for long.
+
+The compiler believes what it finds in its folder, and unpickles it. So each model has a folder of its own in the
+cache, which only this user can look into; the compiler sees it only while it makes kernels of that model, and the
+folder that is usual for it is never used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from litehouse.cache import Cache, open_cache
+from litehouse.engines.safety import engine_version
+from litehouse.folders import UnsafeError, is_writable, names, unlink
+from litehouse.options import Options
+
+if TYPE_CHECKING:
+    from litehouse.model import Model
+
+Made = TypeVar("Made")
+FOLDER_VARIABLE, TRITON_VARIABLE = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"
+MARK = ".making"
+_using = threading.RLock()  # the variables are those of the whole process
+
+log = logging.getLogger(__name__)
+
+
+class Workplace:
+    """Where kernels of a model are made."""
+
+    def __init__(self, cache: Cache | None = None, key: str = "", path: str = "") -> None:
+        """Use `workplace_of` instead.
+
+        Args:
+            cache: Has the folder; None for a temporary one.
+            key: What the folder is found by.
+            path: The model's file.
+        """
+        self._cache, self._key, self._path = cache, key, path
+
+    def make(self, make: Callable[[], Made]) -> Made:
+        """What `make` gives, called with the compiler's files in their folder. One call at a time in the process."""
+        with _using:
+            folder = self._folder()
+            if folder is None or self._cache is None:
+                return _beside(make)
+            had_files = bool(names(folder))
+            try:
+                with _marked(folder), used(folder):
+                    made = make()
+            except Exception:
+                if not had_files and folder.is_dir():
+                    raise
+                made = _beside(make)  # it was removed meanwhile, or what lies there is damaged
+                self._cache.drop_workplace(self._key)
+                return made
+            self._cache.settle(self._key)
+            return made
+
+    def _folder(self) -> Path | None:
+        """The folder in the cache; None where there is none that can be used."""
+        if self._cache is None:
+            return None
+        try:
+            folder = self._cache.workplace(self._key, self._path)
+            if folder is not None and _is_suspect(folder):
+                self._cache.drop_workplace(self._key)
+                folder = self._cache.workplace(self._key, self._path)
+        except UnsafeError as error:
+            _warn(str(error))
+            return None
+        except OSError:
+            return None
+        return folder if folder is not None and is_writable(folder) else None
+
+
+def workplace_of(model: Model, options: Options) -> Workplace:
+    """Where kernels of a model are made; nothing is left of one that is secret, or that nothing is kept of."""
+    cache = None if model.is_secret else open_cache(options.cache)
+    identity = model.origin.identify(cache, model.files) if cache is not None and model.origin is not None else None
+    if cache is None or model.origin is None or identity is None:
+        return Workplace()
+    key = hashlib.sha256(repr(("kernels", identity, engine_version("torch"))).encode()).hexdigest()
+    return Workplace(cache, key, model.origin.file or model.path)
+
+
+@contextlib.contextmanager
+def used(folder: Path) -> Iterator[None]:
+    """Let torch's compiler, and Triton below it, have their files in a folder; the processes that they start, too."""
+    with _using, contextlib.ExitStack() as stack:
+        wanted = {FOLDER_VARIABLE: str(folder), TRITON_VARIABLE: str(folder / "triton")}
+        before = {name: os.environ.get(name) for name in wanted}
+        os.environ.update(wanted)
+        try:
+            from torch._inductor.utils import clear_caches  # which sets the variables where they are not
+
+            clear_caches()  # it remembers where its files are
+            stack.callback(clear_caches)
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _marked(folder: Path) -> Iterator[None]:
+    """Leave a mark in the folder that stays if this process dies meanwhile: it holds the lock of the mark."""
+    descriptor, new = tempfile.mkstemp(dir=folder, prefix=".new-")
+    mark = folder / f"{MARK}{os.path.basename(new)}"
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.rename(new, mark)
+        yield
+    finally:
+        unlink(mark)
+        os.close(descriptor)
+
+
+def _is_suspect(folder: Path) -> bool:
+    """Whether a process died while it made kernels here: a file may be cut short, or kill whoever loads it."""
+    for name in names(folder):
+        if not name.startswith(MARK):
+            continue
+        try:
+            with (folder / name).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue  # its process lives, or has just ended
+        return True
+    return False
+
+
+def _beside(make: Callable[[], Made]) -> Made:
+    """What `make` gives, with nothing left on the disk."""
+    with (
+        tempfile.TemporaryDirectory(prefix="litehouse-kernels-", ignore_cleanup_errors=True) as folder,
+        used(Path(folder)),
+    ):
+        return make()
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    log.warning("no kernels are kept for the next start: %s", reason)
