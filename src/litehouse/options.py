@@ -13,7 +13,7 @@ MAX_RANKS = 1 << 16
 MAX_PORT = (1 << 16) - 1
 
 ENGINES = ("auto", "onnxruntime", "openvino", "torch")
-PRECISIONS = ("fp32", "fp16")
+PRECISIONS = ("fp32", "tf32", "fp16")
 DEVICES = ("cpu", "gpu", "ascend")
 PROVIDERS = ("", "cuda", "tensorrt")
 CORE_CLASSES = ("big", "mid")
@@ -131,6 +131,7 @@ class Options:
         provider: What ONNX Runtime uses on a GPU: `"cuda"` or `"tensorrt"`, which both mean that engine; `""` takes
             what is usual: torch, else ONNX Runtime with CUDA.
         precision: `"fp32"`, or `"fp16"` where lower precision is allowed: it is used if it is safe here and faster.
+            `"tf32"` is the same as the first, but that a GPU may leave out digits in products (TF32).
         tune: How the engine is found where several can serve: `"fast"` times them for a second or two, unless the
             result is known or in the cache; `"full"` takes six seconds, for every model; `"off"` takes the first.
             The environment variable `LITEHOUSE_TUNE` sets what is usual.

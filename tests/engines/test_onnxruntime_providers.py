@@ -39,6 +39,7 @@ CUDA_SETTINGS = {
         ({}, [CPU]),
         ({"device": "gpu"}, [(CUDA, {"device_id": "0", **CUDA_SETTINGS}), CPU]),
         ({"device": "gpu:1"}, [(CUDA, {"device_id": "1", **CUDA_SETTINGS}), CPU]),
+        ({"device": "gpu", "precision": "tf32"}, [(CUDA, {"device_id": "0", **CUDA_SETTINGS, "use_tf32": "1"}), CPU]),
         (
             {"device": "gpu", "provider": "cuda", "precision": "fp16"},
             [(CUDA, {"device_id": "0", **CUDA_SETTINGS}), CPU],

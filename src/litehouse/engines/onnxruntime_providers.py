@@ -25,8 +25,6 @@ STRONGLY_TYPED = 11
 
 ARENA = {"arena_extend_strategy": "kSameAsRequested"}  # the other one doubles what it takes from the device each time
 CUDA_SETTINGS = {
-    # True 32 bits. A precision "tf32", once `Options` has it, sets "1" here; TensorRT's provider has no such setting.
-    "use_tf32": "0",
     # An exhaustive search times all algorithms in the first run of each shape, and may choose another one each time.
     "cudnn_conv_algo_search": "HEURISTIC",
     # No "enable_cuda_graph": it takes fixed shapes, all ops on the GPU, and the same bound memory in every run, while
@@ -104,7 +102,8 @@ def make_providers(onnxruntime: Any, options: Options, engines: Path | None = No
         # What it calls "force_fp32" multiplies matrices of 16 bits; its own choice is 16 bits throughout.
         mode = "allow_mix_precision" if is_lower else "must_keep_origin_dtype"
         return [(CANN, {**index, **ARENA, "precision_mode": mode}), CPU]
-    cuda = (CUDA, {**index, **ARENA, **CUDA_SETTINGS})
+    # TensorRT's provider has no setting for TF32.
+    cuda = (CUDA, {**index, **ARENA, "use_tf32": str(int(options.precision == "tf32")), **CUDA_SETTINGS})
     if name == CUDA:
         return [cuda, CPU]
     settings = {**index, **({"trt_fp16_enable": "1"} if is_lower else {})}

@@ -161,7 +161,7 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     needs, refused, doubts, failures = safety.needs(model), list[str](), list[str](), list[EngineError]()
     if known is not None:
         for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
-            if (candidate.engine.name, candidate.precision) == (known, known.precision):
+            if candidate.engine.name == known and known.precision in (candidate.precision, options.precision):
                 winner = replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
                 with contextlib.suppress(EngineError):  # then the others have their chance
                     return replace(_again(winner, model, options, progress).selected(""), choice=known)
@@ -322,7 +322,7 @@ def _unused(options: Options, built: Sequence[_Compiled]) -> str:
 def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
-    is_usual = not candidate.form and candidate.precision == "fp32"
+    is_usual = not candidate.form and candidate.precision != "fp16"
     if not compiled.program.is_rewritten or not is_usual or not _is_room(model):
         return []
     with contextlib.suppress(EngineError):
@@ -338,7 +338,7 @@ def _known(model: Model, options: Options) -> str | None:
     """Why no race is needed; None where it is."""
     if options.provider:
         return f"the provider {options.provider!r} was asked for"
-    if options.engine != "auto" and options.precision == "fp32" and options.device_kind == "cpu":
+    if options.engine != "auto" and options.precision != "fp16" and options.device_kind == "cpu":
         return "it was asked for"
     if options.tune == "off":
         return "it is the first choice, and tuning is off"

@@ -37,14 +37,17 @@ def _fold(graph: ir.Graph, conv: ir.Node, norm: ir.Node) -> bool:
     if weight is None or (has_bias and bias is None) or any(array is None for array in numbers):
         return False
     scale, shift, mean, variance = (array.astype(np.float64) for array in numbers if array is not None)
+    if weight.dtype != np.float32 or any(each.shape != weight.shape[:1] for each in (scale, shift, mean, variance)):
+        return False  # a file of opset 7 may have numbers for each place
     epsilon = norm.attributes.get("epsilon")
-    factor = scale / np.sqrt(variance + (EPSILON if epsilon is None else epsilon.as_float()))
-    turned = shift + ((0.0 if bias is None else bias.astype(np.float64)) - mean) * factor
-    whole = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
-    if weight.dtype != np.float32 or not (np.isfinite(whole).all() and np.isfinite(turned).all()):
+    with np.errstate(all="ignore"):
+        factor = scale / np.sqrt(variance + (EPSILON if epsilon is None else epsilon.as_float()))
+        turned = (shift + ((0.0 if bias is None else bias.astype(np.float64)) - mean) * factor).astype(np.float32)
+        whole = (weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))).astype(np.float32)
+    if not (np.isfinite(whole).all() and np.isfinite(turned).all()):
         return False
     sketch = Sketch(graph, conv)
-    operands = [conv.inputs[0], sketch.constant(whole.astype(np.float32)), sketch.constant(turned.astype(np.float32))]
+    operands = [conv.inputs[0], sketch.constant(whole), sketch.constant(turned)]
     attributes = {name: each.value for name, each in conv.attributes.items()}
     made = sketch.op("Conv", operands, **attributes)
     made.producer().name = conv.name

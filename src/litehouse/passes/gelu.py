@@ -35,9 +35,14 @@ class GeluPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, modified)
 
 
-def find_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node] | None:
-    """The operand of a Gelu that is written out around an Erf, and the node that gives its result."""
-    found = _by_steps(erf)
+def find_steps(erf: ir.Node, sharpness: float) -> tuple[ir.Value, ir.Node] | None:
+    """The operand of a Gelu that is written out around an Erf, and the node that gives its result.
+
+    Args:
+        erf: The Erf.
+        sharpness: How far the root may be from the true one, as a part of it.
+    """
+    found = _by_steps(erf, sharpness)
     return None if found is None else found[:2]
 
 
@@ -47,9 +52,9 @@ def _whole(node: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
     return None if x is None else (x, node, None)
 
 
-def _by_steps(erf: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
+def _by_steps(erf: ir.Node, sharpness: float = SHARPNESS) -> tuple[ir.Value, ir.Node, ir.Value | None] | None:
     """The same of x * (erf(x / sqrt(2)) + 1) / 2, with its factors in any order."""
-    x = _divided(erf.inputs[0])
+    x = _divided(erf.inputs[0], sharpness)
     plus = only_user(erf.outputs[0], "Add")
     if x is None or plus is None or not any(number_of(value) == 1 for value in plus.inputs):
         return None
@@ -79,14 +84,14 @@ def _factors(value: ir.Value | None, x: ir.Value) -> set[str]:
     return set()
 
 
-def _divided(value: ir.Value | None) -> ir.Value | None:
+def _divided(value: ir.Value | None, sharpness: float) -> ir.Value | None:
     """What was divided by the root of two."""
     node = None if value is None else value.producer()
     if node is None or node.domain or node.op_type not in ("Mul", "Div"):
         return None
     for x, number in (node.inputs, node.inputs[::-1]) if node.op_type == "Mul" else (node.inputs,):
         factor = number_of(number)
-        if factor and math.isclose(factor if node.op_type == "Div" else 1 / factor, math.sqrt(2), rel_tol=SHARPNESS):
+        if factor and math.isclose(factor if node.op_type == "Div" else 1 / factor, math.sqrt(2), rel_tol=sharpness):
             return x
     return None
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from litehouse.passes.sketch import Sketch, has_graphs
+from litehouse.passes.sketch import Sketch, has_graphs, only_user
 
 FULL, HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 LARGEST = float(np.finfo(np.float16).max)
+SMALLEST = float(np.finfo(np.float16).smallest_normal)  # with all digits
+HIDING = LARGEST / 2  # as a mask: what it is added to does not make it infinite
 # What gains most, and what always adds up in 32 bits inside.
 PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MultiHeadAttention"}
 # What is as good in 16 bits where its operands are: it moves numbers, or changes each of them a little. Sums and norms
@@ -26,6 +28,10 @@ FOLLOWING = {
 DECISIONS = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
 TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
+NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
+BOUNDS = {"Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Pad"}
+MASKED = {"Add", "Attention", "MultiHeadAttention", "Sub", "Where"}
+OLD_CLIP = 11  # the first version of ONNX whose Clip takes its bounds as operands
 KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
 
 
@@ -34,7 +40,8 @@ class HalvePass(ir.passes.InPlacePass):
 
     Products and convolutions compute in 16 bits. What only moves or changes numbers goes along where all of its
     operands are of 16 bits; all else, such as powers, sums over axes and graphs inside nodes, computes in 32. So does
-    what decides on an order, back to the product before it. The inputs and outputs of the graph stay as they are.
+    what decides on an order, back to the product before it, and what has constants that half precision cannot hold. The
+    inputs and outputs of the graph stay as they are.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -49,7 +56,7 @@ class _Halving:
         self._graph = graph
         self._halves: set[ir.Value] = set()
         self._exact = _before_decisions(graph)
-        self._casts: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
+        self._casts: dict[tuple[ir.Value, ir.DataType, float], ir.Value] = {}
 
     def run(self) -> bool:
         for node in list(self._graph):
@@ -81,8 +88,13 @@ class _Halving:
                 self._halves.add(value)
 
     def _is_half(self, node: ir.Node, places: list[int]) -> bool:
-        is_known = node.domain in DOMAINS and all(value.dtype is not None for value in node.outputs)
+        values = [*(value for value in node.inputs if value is not None), *node.outputs]
+        is_known = node.domain in DOMAINS and all(_dtype(value) is not None for value in values)
         if not is_known or not places or has_graphs(node) or node in self._exact:
+            return False
+        if (node.op_type in NORMS and len(node.outputs) > 1) or _is_square(node):
+            return False
+        if not all(_can_hold(node, node.inputs[place]) for place in places):
             return False
         if node.op_type in PRODUCTS:
             return True
@@ -93,8 +105,7 @@ class _Halving:
 
     def _restore_inside(self, node: ir.Node) -> None:
         """Let graphs inside a node see what is outside in 32 bits."""
-        outer = [graph for each in node.attributes.values() for graph in _graphs(each)]
-        for graph in [each for whole in outer for each in (whole, *whole.subgraphs())]:
+        for graph in _all_graphs(node):
             for inner in graph:
                 for place, value in enumerate(inner.inputs):
                     if value in self._halves:
@@ -106,20 +117,27 @@ class _Halving:
 
     def _cast(self, node: ir.Node, value: ir.Value, dtype: ir.DataType) -> ir.Value:
         """A value in another precision; one cast serves all that come behind it."""
-        key = (value, dtype)
+        bound = HIDING if node.op_type in MASKED else LARGEST
+        key = (value, dtype, bound if dtype == HALF else 0.0)
         if key not in self._casts:
             sketch = Sketch(self._graph, node)
             if dtype == HALF and _is_constant(value):
                 assert value.const_value is not None
-                made = sketch.constant(_halved(value.const_value.numpy()))
+                made = sketch.constant(_halved(value.const_value.numpy(), bound))
             else:
-                if dtype == HALF:  # what is too large would become infinite, and that times 0 is no number
-                    low, high = (sketch.constant(np.array(bound, np.float32)) for bound in (-LARGEST, LARGEST))
-                    value = sketch.op("Clip", [value, low, high]) if not _is_bounded(value) else value
+                if dtype == HALF and not _is_bounded(value):
+                    value = self._clipped(sketch, value, bound)
                 made = sketch.op("Cast", [value], to=int(dtype))
                 made.type, made.shape = ir.TensorType(dtype), value.shape
             self._casts[key] = made
         return self._casts[key]
+
+    def _clipped(self, sketch: Sketch, value: ir.Value, bound: float) -> ir.Value:
+        """A value without what is too large: that would become infinite, which times 0 is no number."""
+        if self._graph.opset_imports.get("", OLD_CLIP) < OLD_CLIP:
+            return sketch.op("Clip", [value], min=-bound, max=bound)  # type: ignore[no-any-return]
+        low, high = (sketch.constant(np.array(each, np.float32)) for each in (-bound, bound))
+        return sketch.op("Clip", [value, low, high])  # type: ignore[no-any-return]
 
     def _restore(self, place: int, value: ir.Value) -> None:
         """Give an output of the graph in 32 bits, under its own name."""
@@ -138,15 +156,45 @@ def _before_decisions(graph: ir.Graph) -> set[ir.Node]:
     Two scores that differ by little are the same in 16 bits, and which comes first is then another one.
     """
     found: set[ir.Node] = set()
-    left = [node for node in graph if node.op_type in DECISIONS and not node.domain]
+    left = [node for node in graph if any(_is_decision(each) for each in (node, *_inside(node)))]
     while left:
         node = left.pop()
         if node not in found:
             found.add(node)
-            makers = [value.producer() for value in node.inputs if value is not None]
+            taken = [value for each in (node, *_inside(node)) for value in each.inputs if value is not None]
+            taken += [value for each in _all_graphs(node) for value in each.outputs]
+            makers = [value.producer() for value in taken]
             if node.op_type not in PRODUCTS:
-                left += [maker for maker in makers if maker is not None]
+                left += [maker for maker in makers if maker is not None and maker.graph is graph]
     return found
+
+
+def _is_decision(node: ir.Node) -> bool:
+    return node.op_type in DECISIONS and not node.domain
+
+
+def _is_square(node: ir.Node) -> bool:
+    """Whether a value is multiplied with itself: that is too large in 16 bits from 256 on."""
+    return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
+
+
+def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:
+    """Whether half precision has the numbers of an operand, as far as they are constant and the op makes use of them.
+
+    What is smaller as a whole would lose digits, or be 0, as the number that keeps a divisor from being 0. What is
+    larger would be the largest, which is as good for a bound, and for a mask before a softmax.
+    """
+    if value is None or value.const_value is None or not _is_constant(value):
+        return True
+    array = value.const_value.numpy()
+    most = float(max(array.max(), -array.min())) if array.size else 0.0
+    if not np.isfinite(most):
+        most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
+    if most <= LARGEST:
+        return most == 0 or most >= SMALLEST
+    if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
+        return True
+    return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None
 
 
 def _dtype(value: ir.Value) -> ir.DataType | None:
@@ -158,18 +206,29 @@ def _is_constant(value: ir.Value | None) -> bool:
 
 
 def _is_bounded(value: ir.Value) -> bool:
-    """Whether a value is an input of the graph, or of a kind that is never too large for half precision."""
+    """Whether a value is of a kind that is never too large for half precision."""
     node = value.producer()
-    return node is None or node.op_type in ("Sigmoid", "Softmax", "Tanh", "LayerNormalization", "Erf")
+    return node is not None and node.op_type in ("Sigmoid", "Softmax", "Tanh", "LayerNormalization", "Erf")
 
 
-def _halved(array: np.ndarray) -> np.ndarray:
-    """The same numbers in half precision; what is too large becomes the largest that there is."""
-    finite = np.clip(array, -LARGEST, LARGEST)
-    return np.where(np.isfinite(array), finite, array).astype(np.float16)
+def _halved(array: np.ndarray, bound: float) -> np.ndarray:
+    """The same numbers in half precision; what is too large becomes a bound."""
+    is_large = np.isfinite(array) & (np.abs(array) > LARGEST)
+    return np.where(is_large, np.copysign(np.float32(bound), array), array).astype(np.float16)
 
 
 def _graphs(attribute: ir.Attr) -> list[ir.Graph]:
     if attribute.type == ir.AttributeType.GRAPH:
         return [attribute.as_graph()]
     return list(attribute.as_graphs()) if attribute.type == ir.AttributeType.GRAPHS else []
+
+
+def _all_graphs(node: ir.Node) -> list[ir.Graph]:
+    """The graphs inside a node, at any depth."""
+    outer = [graph for each in node.attributes.values() for graph in _graphs(each)]
+    return [each for whole in outer for each in (whole, *whole.subgraphs())]
+
+
+def _inside(node: ir.Node) -> list[ir.Node]:
+    """The nodes of those graphs."""
+    return [inner for graph in _all_graphs(node) for inner in graph]

@@ -8,6 +8,7 @@ from litehouse.passes.gelu import find_steps
 from litehouse.passes.sketch import Sketch
 
 MICROSOFT = "com.microsoft"
+SHARPNESS = 2e-5  # as files have it that state four digits; the op has the root itself
 
 
 class JoinGeluPass(ir.passes.InPlacePass):
@@ -20,8 +21,8 @@ class JoinGeluPass(ir.passes.InPlacePass):
         """Join every Gelu in the main graph."""
         modified = False
         for node in list(model.graph):
-            found = find_steps(node) if node.op_type == "Erf" and not node.domain else None
-            if found is not None and found[0].dtype == ir.DataType.FLOAT:
+            found = find_steps(node, SHARPNESS) if node.op_type == "Erf" and not node.domain else None
+            if found is not None and _is_usual(found[0]):
                 x, last = found
                 sketch = Sketch(model.graph, last)
                 sketch.replace(last.outputs[0], sketch.op("Gelu", [x], domain=MICROSOFT))
@@ -30,3 +31,8 @@ class JoinGeluPass(ir.passes.InPlacePass):
         if modified:
             model.graph.opset_imports[MICROSOFT] = 1
         return ir.passes.PassResult(model, modified)
+
+
+def _is_usual(x: ir.Value) -> bool:
+    """Whether an operand is of 32 bits, and has axes: to a single number, the steps may give one."""
+    return x.dtype == ir.DataType.FLOAT and x.shape is not None and len(x.shape) > 0

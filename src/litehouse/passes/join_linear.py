@@ -7,13 +7,14 @@ import onnx_ir as ir
 from litehouse.passes.sketch import Sketch, only_user, static_shape
 
 TORCH = "litehouse.torch"
+FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
 
 class JoinLinearPass(ir.passes.InPlacePass):
     """Writes `Linear(x, weight, bias)` for x * weight + bias: one kernel adds the bias as it writes the product.
 
-    The shapes of the values must be known. The weight has two axes, the bias one, which is as long as the weight's
-    second; x may have more axes.
+    The shapes and types of the values must be known; a GPU has no products of whole numbers. The weight has two axes,
+    the bias one, which is as long as the weight's second; x may have more axes.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -35,7 +36,7 @@ def _join(graph: ir.Graph, product: ir.Node, add: ir.Node) -> bool:
     shape, whole = static_shape(weight), static_shape(x)
     if shape is None or whole is None or len(shape) != 2 or len(whole) < 2 or static_shape(bias) != shape[1:]:
         return False
-    if bias is None or bias.dtype != (None if x is None else x.dtype):
+    if x is None or bias is None or x.dtype not in FLOATS or bias.dtype != x.dtype:
         return False
     sketch = Sketch(graph, add)
     made = sketch.op("Linear", [x, weight, bias], domain=TORCH)

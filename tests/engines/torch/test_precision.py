@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch.precision import exact  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.precision import computing  # noqa: E402  (it needs torch)
 
 
 def settings() -> tuple[bool, bool, bool]:
@@ -24,7 +24,7 @@ def _allowed() -> None:
 
 
 def test_they_hold_inside_and_are_put_back() -> None:
-    with exact():
+    with computing("fp32"):
         assert settings() == (False, False, True)
     assert settings() == (True, True, False)
 
@@ -34,14 +34,14 @@ def test_they_hold_until_the_last_thread_has_gone() -> None:
     seen: list[tuple[bool, bool, bool]] = []
 
     def first() -> None:
-        with exact():
+        with computing("fp32"):
             first_is_in.set()
             second_is_in.wait(60)
         first_is_out.set()
 
     def second() -> None:
         first_is_in.wait(60)
-        with exact():
+        with computing("fp32"):
             second_is_in.set()
             first_is_out.wait(60)
             seen.append(settings())
@@ -56,6 +56,24 @@ def test_they_hold_until_the_last_thread_has_gone() -> None:
 
 
 def test_they_are_put_back_after_an_error() -> None:
-    with pytest.raises(RuntimeError, match="no"), exact():
+    with pytest.raises(RuntimeError, match="no"), computing("fp32"):
         raise RuntimeError("no")
     assert settings() == (True, True, False)
+
+
+def test_another_setting_waits_for_its_turn() -> None:
+    is_in, seen = threading.Event(), []
+
+    def other() -> None:
+        is_in.set()
+        with computing("tf32"):
+            seen.append(settings())
+
+    thread = threading.Thread(target=other)
+    with computing("fp32"):
+        thread.start()
+        is_in.wait(60)
+        assert settings() == (False, False, True)
+        assert not seen
+    thread.join(60)
+    assert seen == [(True, True, True)]

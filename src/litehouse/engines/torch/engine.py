@@ -47,12 +47,12 @@ class TorchEngine:
 
     def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:
         """With kernels that are made for the network, and with channels last."""
-        if place(options.device).type == "cpu" or (precision == "fp32" and options.precision == "fp16"):
+        if place(options.device).type == "cpu" or (precision != "fp16" and options.precision == "fp16"):
             return ()
         last = f"{COMPILED} {LAST}" if _has_images(model) else COMPILED
         if options.tune == "full":
             return (COMPILED, LAST, last) if last != COMPILED else (COMPILED,)
-        return (COMPILED if precision == "fp32" else last,)
+        return (last if precision == "fp16" else COMPILED,)
 
     def making_seconds(self, model: Model, form: str) -> float:
         """About how long it takes to make the kernels of a form; 0 where it has none."""
@@ -95,6 +95,8 @@ class TorchEngine:
             raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
         names, where = Names.of(model), place(options.device)
+        if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
+            precision = "tf32"
         if model.live and STORE not in model.shelf:
             model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
         store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)

@@ -1,4 +1,4 @@
-"""What products of 32 bits are computed in: 32 bits, and not the TF32 that torch allows convolutions by itself."""
+"""What products of 32 bits are computed in: torch allows TF32 for convolutions by itself."""
 
 from __future__ import annotations
 
@@ -11,46 +11,61 @@ import torch
 
 LIMIT = 10  # kernels of a convolution that are tried at most
 
-_lock = threading.Lock()
-_inside = 0
-_before = contextlib.ExitStack()
+
+class _Setting:
+    """Torch's setting, which is one for all threads: it is put back when the last of them has gone."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside, self._is_short = 0, False
+        self._before = contextlib.ExitStack()
+
+    def enter(self, is_short: bool) -> None:
+        """Set it, or join those who have; who wants another waits."""
+        with self._changed:
+            while self._inside and self._is_short != is_short:
+                self._changed.wait()
+            if not self._inside:
+                self._before.enter_context(_set(is_short))
+            self._inside, self._is_short = self._inside + 1, is_short
+
+    def leave(self) -> None:
+        """Put it back, if nobody else needs it."""
+        with self._changed:
+            self._inside -= 1
+            if not self._inside:
+                self._before.close()
+                self._changed.notify_all()
 
 
 @contextlib.contextmanager
-def exact() -> Iterator[None]:
-    """Compute in 32 bits, and let convolutions try which kernel is the fastest.
-
-    Torch has one setting for all threads: it holds from the first that comes in until the last has gone.
-    """
-    global _inside
-    with _lock:
-        if not _inside:
-            _before.enter_context(_set())
-        _inside += 1
+def computing(precision: str) -> Iterator[None]:
+    """Compute in 32 bits, but for "tf32", and let convolutions try which kernel is the fastest."""
+    setting = _setting
+    setting.enter(precision == "tf32")
     try:
         yield
     finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                _before.close()
+        setting.leave()
 
 
 @contextlib.contextmanager
-def _set() -> Iterator[None]:
+def _set(is_short: bool) -> Iterator[None]:
     products = torch.backends.cuda.matmul.allow_tf32
     settings = {"enabled": True, "benchmark": True, "benchmark_limit": LIMIT, "deterministic": False}
-    with torch.backends.cudnn.flags(**settings, allow_tf32=False):
-        torch.backends.cuda.matmul.allow_tf32 = False
+    with torch.backends.cudnn.flags(**settings, allow_tf32=is_short):
+        torch.backends.cuda.matmul.allow_tf32 = is_short
         try:
             yield
         finally:
             torch.backends.cuda.matmul.allow_tf32 = products
 
 
-def _renew_lock() -> None:
-    global _lock
-    _lock = threading.Lock()
+def _renew() -> None:
+    """This process was forked off: whoever was inside is not there."""
+    global _setting
+    _setting = _Setting()
 
 
-os.register_at_fork(after_in_child=_renew_lock)
+_setting = _Setting()
+os.register_at_fork(after_in_child=_renew)

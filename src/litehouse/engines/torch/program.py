@@ -20,7 +20,7 @@ from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
 from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
-from litehouse.engines.torch.precision import exact
+from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
@@ -92,7 +92,7 @@ class TorchProgram:
             for slot in step.outputs:
                 if slot != NONE:
                     frame.device[slot] = None
-        with torch.no_grad(), exact() if self.place.type == "cuda" else contextlib.nullcontext():
+        with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run(self.lowered.derived)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
@@ -260,7 +260,7 @@ class TorchRunner:
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(exact())
+                stack.enter_context(computing(self._program.precision))
             try:
                 yield
             except EngineError as error:
