@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 REHEARSAL = "LITEHOUSE_REHEARSE_GPU"
-"""The environment variable that makes, with "1", a GPU of the CPU's memory: for tests where there is none."""
+"""The environment variable that makes so many GPUs of the CPU's memory: for tests where there is none."""
 
 DRIVER_INFO = Path("/proc/driver/nvidia/version")
 MAX_PINNED = 1 << 26  # bytes that are copied through memory that a GPU reads by itself
@@ -28,7 +28,12 @@ Array = np.ndarray[tuple[int, ...], Dtype]
 
 def is_rehearsed() -> bool:
     """Whether the GPU is made of the CPU's memory."""
-    return os.environ.get(REHEARSAL) == "1"
+    return _rehearsed() > 0
+
+
+def _rehearsed() -> int:
+    text = os.environ.get(REHEARSAL, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) == 1 else 0
 
 
 def device_count(kind: str) -> int:
@@ -39,7 +44,7 @@ def device_count(kind: str) -> int:
         import torch
     except ImportError:
         return 0
-    return 1 if is_rehearsed() else int(torch.cuda.device_count()) if torch.cuda.is_available() else 0
+    return _rehearsed() or (int(torch.cuda.device_count()) if torch.cuda.is_available() else 0)
 
 
 def lack(device: str) -> str | None:

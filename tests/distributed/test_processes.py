@@ -31,6 +31,7 @@ class Launcher:
         """Slice a network for two ranks."""
         self.folder, self.started = folder, list[Rank]()
         self.job = {"size": 2, "timeout": PATIENCE}
+        self.more: dict[str, Any] = {}  # of the orders
         self.environment = {"LITEHOUSE_JOB": uuid.uuid4().hex}
         self.whole = folder / "whole.onnx"
         self.whole.write_bytes(network())
@@ -41,7 +42,7 @@ class Launcher:
     def start(self, rank: int, runs: int | None = 2, times: int = 1, later: float | None = None, **job: Any) -> Rank:
         """Start a rank that loads its part so many times; `later` is the timeout once it is loaded."""
         paths, settings = [self.parts[rank]] * times, {**self.job, "rank": rank, **job}
-        order = {"paths": paths, "runs": runs, "job": settings, "later": later, "whole": str(self.whole)}
+        order = {"paths": paths, "runs": runs, "job": settings, "later": later, "whole": str(self.whole), **self.more}
         self.started.append(Rank(order, self.environment))
         return self.started[-1]
 

@@ -81,7 +81,7 @@ class GlooMail(Mail):
         present: list[int] = []
         try:
             store = distributed.TCPStore(address, port, is_master=self.rank == 0, timeout=limit, wait_for_workers=False)
-            own = place.hosts[self.rank] if place.hosts else _address_towards(address, port)
+            own = place.hosts[self.rank] if place.hosts else address_towards(address, port)
             store.set(names[self.rank], own)
             for rank, name in enumerate(names):
                 left = max(0.1, deadline - time.monotonic())
@@ -191,7 +191,7 @@ class GlooMail(Mail):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((self._group, self._store, self._sending)))
 
 
-def _address_towards(address: str, port: int) -> str:
+def address_towards(address: str, port: int) -> str:
     """The address of this machine that others reach it by: the one that packets to rank 0 leave from."""
     for family, *_, target in socket.getaddrinfo(address, port, type=socket.SOCK_DGRAM):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:

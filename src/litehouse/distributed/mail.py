@@ -33,6 +33,7 @@ LEAST_BEAT = 0.05
 AHEAD = 8  # runs that a rank may be ahead of the slowest one
 STEPS = 4  # runs after which it says how far it is
 MAX_REASON = 2000
+HAS_LEFT = "left the job"
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, RecursionError, MemoryError)
 
 
@@ -79,6 +80,7 @@ class Peer:
         waits_for: The rank that it says it waits for.
         beat: When it last said that it is at work on something long.
         runs: The run that it has come to, of each model.
+        heard: When something came from it.
     """
 
     inbox: dict[Key, deque[Letter]] = field(default_factory=dict)
@@ -86,6 +88,7 @@ class Peer:
     waits_for: int | None = None
     beat: float = 0.0
     runs: dict[int, int] = field(default_factory=dict)
+    heard: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,41 @@ class Mail(abc.ABC):
             if gone and self.failure is None:
                 self._end(Failure(f"rank {gone[0][0]} {gone[0][1]}", gone[0][0], ""))
 
+    def watch(self, start: float, what: str, told: float) -> float:
+        """Look whether the job goes on, while something else than a letter is waited for.
+
+        Args:
+            start: Since when.
+            what: The op, for error texts.
+            told: When the others were last told so.
+
+        Returns:
+            When they were told.
+
+        Raises:
+            RankError: The job has ended, or nothing has happened for too long: a rank that has said nothing since is
+                blamed for it.
+        """
+        now = time.monotonic()
+        if self.failure is None:
+            self._pump(0.0)
+            for other, peer in self._peers.items():
+                has_left = peer.gone == HAS_LEFT  # what is waited for may have been sent before
+                if peer.gone and (not has_left or now - start > SOON):
+                    self._end(Failure(f"rank {other} {peer.gone}{_at(what)}", other, what))
+        self._raise_failure()
+        since = max([start, *(peer.beat for peer in self._peers.values())])
+        if now - since > self.timeout or now - start > MAX_BUSY * self.timeout:
+            silent = [other for other, peer in self._peers.items() if now - peer.heard > self.timeout / 2]
+            who = f"rank {silent[0]}" if silent else "the other ranks"
+            text = f"{who} did not answer within {self.timeout:g} s{_at(what)}; if that is only slow, raise the timeout"
+            self._end(Failure(f"{text} of the job", silent[0] if silent else None, what))
+            self._raise_failure()
+        if now - told < min(SOON, self.timeout / 8):
+            return told
+        self._notify(WAITING, {"for": None})
+        return now
+
     def close(self) -> None:
         """Leave the job."""
         if self.failure is None:
@@ -292,6 +330,7 @@ class Mail(abc.ABC):
     def _take(self, letter: Letter) -> None:
         """Note what has come."""
         peer = self._peers[letter.source]
+        peer.heard = time.monotonic()
         if letter.kind == LETTER:
             peer.inbox.setdefault(letter.key, deque()).append(letter)
             return
@@ -305,7 +344,7 @@ class Mail(abc.ABC):
         if letter.kind == BUSY:
             peer.beat = time.monotonic()
         elif letter.kind == BYE:
-            peer.gone = peer.gone or "left the job"
+            peer.gone = peer.gone or HAS_LEFT
         elif letter.kind == WAITING:
             peer.waits_for = None if facts["for"] is None else self._known(facts["for"])
         elif letter.kind == STEP:

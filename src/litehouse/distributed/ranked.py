@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from litehouse import device
 from litehouse.cores.budget import thread_budget
 from litehouse.distributed import transports
 from litehouse.distributed.exchange import Exchange, find_exchanges
 from litehouse.distributed.groups import Groups
 from litehouse.distributed.mail import MALFORMED, Key, Mail
+from litehouse.distributed.order import Listed
 from litehouse.distributed.program import Part, SegmentedProgram
 from litehouse.distributed.ranks import ALONE, find_place
-from litehouse.distributed.segments import Segment, Step, cut, is_exchange, part_of
+from litehouse.distributed.segments import Segment, Step, cut, find, part_of
 from litehouse.distributed.slicing import slip
 from litehouse.engines.base import GivenWeights, Names, Program
 from litehouse.engines.choice import Choice
@@ -62,9 +64,8 @@ def build_ranked(
     try:
         _check_slip(model, rank, size)
         groups = Groups(place, options.job.groups)
-        steps = cut(model.graph.graph, model.path)
-        nodes = [node for node in model.graph.graph if is_exchange(node)]
-        exchanges = find_exchanges(nodes, groups, rank, model.path)
+        exchanges = find_exchanges(find(model.graph.graph, model.path), groups, rank, model.path)
+        own = _own_facts(model, options, exchanges)
         if mail is None and place.source == ALONE and options.job.size is None:
             _check_alone(model, exchanges)
     except LitehouseError as error:
@@ -78,24 +79,52 @@ def build_ranked(
     with mail.using:
         channel = mail.channel()
         try:
-            sharers = _meet(mail, channel, model, exchanges)
-            options = replace(options, threads=options.threads or max(1, thread_budget() // sharers))
-            engine = RankedEngine(mail, channel, {} if choices is None else choices)
-            if rank != 0:
-                engine.follow(_hear(mail, 0, Key(channel, 0, "choices")))
-            with mail.busy():
-                program = engine.build(model, options, steps, exchanges, progress)
-            if rank == 0:
-                _say(mail, Key(channel, 0, "choices"), engine.chosen_facts())
+            found = _meet(mail, channel, own, model.path)
+            if is_whole(options):
+                from litehouse.distributed.whole import build_whole  # imports torch
+
+                lists = {other: facts.listed() for other, facts in found.items()}
+                address = "" if place.is_one_machine else place.rendezvous()[0]
+                built = build_whole(model, options, groups, mail, channel, lists, address)
+            else:
+                sharers = 1 + sum(
+                    bool(set(own.cores) & set(facts.cores)) for facts in (found[other] for other in _others(mail))
+                )
+                options = replace(options, threads=options.threads or max(1, thread_budget() // sharers))
+                built = _build_segments(model, options, exchanges, mail, channel, choices, progress)
             _say(mail, Key(channel, 0, "ready"), {})
             for other in _others(mail):
                 _hear(mail, other, Key(channel, 0, "ready"))
         except BaseException as error:
             mail.fail(error, MEETING)
             raise
-    reason = f"rank {rank} of {size}, in {len(engine.parts)} segments; {engine.reason}"
-    choice = Choice(engine.chosen, program.precision, reason)
-    return Selected(engine, program, choice, time.perf_counter() - start)
+    return replace(built, seconds=time.perf_counter() - start)
+
+
+def is_whole(options: Options) -> bool:
+    """Whether torch runs all of the model in one program, with its exchanges."""
+    return options.device_kind == "gpu" or options.engine == "torch"
+
+
+def _build_segments(
+    model: Model,
+    options: Options,
+    exchanges: dict[ir.Node, Exchange],
+    mail: Mail,
+    channel: int,
+    choices: Choices | None,
+    progress: Progress,
+) -> Selected:
+    """The model, cut at its exchanges."""
+    engine = RankedEngine(mail, channel, {} if choices is None else choices)
+    if mail.rank != 0:
+        engine.follow(_hear(mail, 0, Key(channel, 0, "choices")))
+    with mail.busy():
+        program = engine.build(model, options, cut(model.graph.graph, model.path), exchanges, progress)
+    if mail.rank == 0:
+        _say(mail, Key(channel, 0, "choices"), engine.chosen_facts())
+    reason = f"rank {mail.rank} of {mail.size}, in {len(engine.parts)} segments; {engine.reason}"
+    return Selected(engine, program, Choice(engine.chosen, program.precision, reason), 0.0)
 
 
 class _SizeError(EngineError):
@@ -271,22 +300,41 @@ def _others(mail: Mail) -> list[int]:
     return [rank for rank in range(mail.size) if rank != mail.rank]
 
 
-def _meet(mail: Mail, channel: int, model: Model, exchanges: dict[ir.Node, Exchange]) -> int:
-    """Agree with all ranks on the model; how many of them compute on the cores of this one."""
-    sliced = slip.read(model)
-    own = _Facts(
+def _own_facts(model: Model, options: Options, exchanges: dict[ir.Node, Exchange]) -> _Facts:
+    """What this rank tells the others."""
+    sliced, how, card = slip.read(model), "", ""
+    if is_whole(options):
+        if (reason := device.lack(options.device)) is not None:
+            raise EngineError(f"no engine can run on {options.device!r}. torch: {reason}")
+        from litehouse.distributed.lines import backend_for, card_of
+
+        where = device.place(options.device)
+        how = f"in one torch program by {backend_for(where)} in {precision_of(options)}"
+        card = card_of(where, transports.own_machine())
+    return _Facts(
         "" if sliced is None else sliced.fingerprint,
         [[list(item.group), item.label, item.what, item.shared] for item in exchanges.values()],
         sorted(transports.own_cores()),
+        how,
+        card,
     )
+
+
+def precision_of(options: Options) -> str:
+    """What torch computes in: all ranks must find the same, so nothing is tried out."""
+    is_halved = options.precision == "fp16" and "float32" not in options.op_precision.values()
+    return "fp16" if is_halved and options.device_kind == "gpu" else "fp32"
+
+
+def _meet(mail: Mail, channel: int, own: _Facts, path: str) -> dict[int, _Facts]:
+    """Agree with all ranks on the model; what each has told."""
     key = Key(channel, 0, "meeting")
     _say(mail, key, own.plain())
-    sharers = 1
+    found = {mail.rank: own}
     for other in _others(mail):
-        found = _Facts.of(_hear(mail, other, key), other)
-        _compare(own, found, mail.rank, other, model.path)
-        sharers += bool(set(own.cores) & set(found.cores))
-    return sharers
+        found[other] = _Facts.of(_hear(mail, other, key), other)
+        _compare(own, found[other], mail.rank, other, path)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,20 +345,29 @@ class _Facts:
         fingerprint: That of the job that its file is a part of.
         exchanges: Group, label, op and what must be the same, of each.
         cores: The cores that it may use, with the name of its machine.
+        how: How it runs, as far as all must run alike.
+        card: What tells its GPU from all others; empty for none.
     """
 
     fingerprint: str
     exchanges: list[list[Any]]
     cores: list[str]
+    how: str = ""
+    card: str = ""
 
     def plain(self) -> dict[str, Any]:
-        return {"fingerprint": self.fingerprint, "exchanges": self.exchanges, "cores": self.cores}
+        facts = {"fingerprint": self.fingerprint, "exchanges": self.exchanges, "cores": self.cores}
+        return facts | {"how": self.how, "card": self.card}
+
+    def listed(self) -> list[Listed]:
+        return [(tuple(group), label, what) for group, label, what, _ in self.exchanges]
 
     @classmethod
     def of(cls, facts: Any, rank: int) -> _Facts:
         try:
             exchanges = [[list(group), str(label), str(op), str(same)] for group, label, op, same in facts["exchanges"]]
-            return cls(str(facts["fingerprint"]), exchanges, list(map(str, facts["cores"])))
+            texts = str(facts["how"]), str(facts["card"])
+            return cls(str(facts["fingerprint"]), exchanges, list(map(str, facts["cores"])), *texts)
         except MALFORMED as error:
             raise RankError(f"rank {rank} speaks another version of Litehouse ({error})", rank=rank) from error
 
@@ -321,6 +378,22 @@ def _compare(own: _Facts, other: _Facts, rank: int, source: int, path: str) -> N
         raise RankError(
             f"{path}: rank {source} has a file that is not of the same job as that of rank {rank}: both must come from "
             "one slicing of one model",
+            rank=source,
+            op=MEETING,
+        )
+    if own.how != other.how:
+        ways = [facts.how or "in segments on the CPU" for facts in (own, other)]
+        raise RankError(
+            f"{path}: rank {rank} runs {ways[0]}, but rank {source} {printable(ways[1])}: give all ranks the same "
+            "device, engine and precision",
+            rank=source,
+            op=MEETING,
+        )
+    if own.card and own.card == other.card:
+        raise RankError(
+            f"{path}: rank {rank} and rank {source} are on one GPU ({own.card.rpartition('/')[2]}), which NCCL does "
+            "not support: give each rank a GPU of its own, as with context.gpu.device_id = context.gpu.rank_id or "
+            "device=f'gpu:{rank}', or run them on the CPU",
             rank=source,
             op=MEETING,
         )

@@ -54,11 +54,11 @@ def is_exchange(node: ir.Node) -> bool:
     return node.domain == EXCHANGE_DOMAIN
 
 
-def cut(graph: ir.Graph, path: str) -> list[Step]:
-    """The steps of a run.
+def find(graph: ir.Graph, path: str) -> list[ir.Node]:
+    """The exchanges of a graph.
 
     Raises:
-        EngineError: An exchange is inside an If or a Loop: not all ranks may come by there.
+        EngineError: One is inside an If or a Loop: not all ranks may come by there.
     """
     for node in graph.all_nodes():
         if is_exchange(node) and node.graph is not graph:
@@ -66,6 +66,16 @@ def cut(graph: ir.Graph, path: str) -> list[Step]:
                 f"{path}: {node.op_type} (node {node.name}) exchanges data with other ranks inside an If or a Loop, "
                 "which is not supported: not all ranks may come by there"
             )
+    return [node for node in graph if is_exchange(node)]
+
+
+def cut(graph: ir.Graph, path: str) -> list[Step]:
+    """The steps of a run.
+
+    Raises:
+        EngineError: An exchange is inside an If or a Loop.
+    """
+    find(graph, path)
     nodes = _needed(graph)
     constant = _constant(nodes)
     schedule = _Schedule([node for node in nodes if node not in constant], graph)

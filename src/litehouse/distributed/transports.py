@@ -53,12 +53,17 @@ def _open(place: Place, job: Job, kind: str) -> Mail:
     return GlooMail(place, job.timeout)
 
 
+def own_machine() -> str:
+    """What tells this machine from others."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
 def own_cores() -> set[str]:
     """The cores that this process may use, with what tells the machine from others."""
-    try:
-        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        machine = socket.gethostname()
+    machine = own_machine()
     return {f"{machine}/{core}" for core in os.sched_getaffinity(0)}
 
 

@@ -103,8 +103,10 @@ def _check_ranked(model: Model, options: Options) -> None:
             f"{model.path}: the model is one part of a job over several ranks, which would have to swap it at one "
             "moment; use updatable_mode='in_place'"
         )
-    if options.device_kind != "cpu":
-        raise EngineError(f"{model.path}: a part of a job runs on the CPU, not on {options.device!r} yet")
+    if options.device_kind == "ascend":
+        raise EngineError(f"{model.path}: a part of a job runs on the CPU or on a GPU, not on {options.device!r}")
+    if options.device_kind == "gpu" and options.engine not in ("auto", "torch"):
+        raise EngineError(f"{model.path}: on a GPU, torch runs the parts of a job, not {options.engine!r}")
 
 
 def rebuild(model: Model, options: Options, choice: Choice) -> Selected:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,13 @@ import numpy as np
 from litehouse.device import lack, place
 from litehouse.engines.base import Names
 from litehouse.errors import EngineError
+from litehouse.model import EXCHANGE_DOMAIN
 from litehouse.options import Options
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from litehouse.engines.torch.exchanges import TorchExchange
     from litehouse.engines.torch.program import TorchProgram
     from litehouse.model import Model
 
@@ -73,8 +78,9 @@ class TorchEngine:
         is_plain: bool = False,
         parts: int = 1,
         form: str = "",
+        exchanges: Sequence[TorchExchange] = (),
     ) -> TorchProgram:
-        """Compile a model; `shapes` replaces the shapes of its inputs."""
+        """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
         from litehouse.engines.shell import halved_ops, prepared
         from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
@@ -84,11 +90,12 @@ class TorchEngine:
 
         whole, is_rewritten = prepared(model, shapes, parts, halved_ops(options.op_precision)), False
         try:
-            if not is_plain:
-                is_rewritten = speed_up(whole, self.name)
-            if precision == "fp16":
-                halve(whole)
-            lowered = lower(whole, model.path, model.live)
+            with _all_used(whole.graph):
+                if not is_plain:
+                    is_rewritten = speed_up(whole, self.name)
+                if precision == "fp16":
+                    halve(whole)
+            lowered = lower(whole, model.path, model.live, exchanges)
         except EngineError:
             raise
         except Exception as error:
@@ -132,6 +139,19 @@ class TorchEngine:
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+@contextlib.contextmanager
+def _all_used(graph: ir.Graph) -> Iterator[None]:
+    """Keep exchanges that nothing uses from being removed: other ranks wait for them."""
+    count = len(graph.outputs)
+    loose = [node.outputs[0] for node in graph if node.domain == EXCHANGE_DOMAIN and node.outputs]
+    graph.outputs.extend(value for value in loose if not value.uses() and not value.is_graph_output())
+    try:
+        yield
+    finally:
+        while len(graph.outputs) > count:
+            graph.outputs.pop()
 
 
 def _has_images(model: Model) -> bool:

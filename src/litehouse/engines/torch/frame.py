@@ -13,7 +13,7 @@ from litehouse.engines.torch import doubts
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.registry import LackingError
 from litehouse.engines.torch.values import Tensor
-from litehouse.errors import EngineError
+from litehouse.errors import EngineError, RankError
 
 NONE = -1  # the slot of an input or output that is left out
 # Types that torch can hold, but hardly compute in: what to compute in instead.
@@ -41,7 +41,7 @@ class Step:
         frees: The slots that nothing uses behind it.
         is_on_host: Whether it computes with numbers that are known on the CPU, as sizes are.
         gives_known: Whether it gives such numbers.
-        control: For an op with graphs: runs it on the frame.
+        control: For an op with graphs, or between ranks: runs it on the frame.
         blocks: Those graphs, by attribute.
         attributes: Its attributes, for those ops.
         fallback: Runs it elsewhere.
@@ -73,6 +73,8 @@ class Step:
                 results = frame.noted(lambda: self._results(frame))
             else:
                 results = self._results(frame)
+        except RankError:  # names its op itself
+            raise
         except EngineError as error:
             raise EngineError(str(error) if self.blocks else f"{self}: {error}") from error
         except Exception as error:
@@ -192,6 +194,9 @@ class Frame:
         waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
         notes: Takes all that follows from the sizes alone, in order; None where nothing is noted.
         reads: The notes of an earlier run with the same sizes: what they tell is not computed again.
+        told: What the ranks of a job have told each other about the sizes; None for a model that is not part of one.
+        is_dry: Whether nothing is exchanged with other ranks: it only matters what results look like.
+        finish: Waits for the device before anything is copied from it; None where the copy itself may wait.
         wrong: What steps found wrong, on the device, with the texts for it.
     """
 
@@ -202,12 +207,16 @@ class Frame:
         self.waits: set[Step] = set()
         self.notes: list[Any] | None = None
         self.reads: Iterator[Any] | None = None
+        self.told: Any = None
+        self.is_dry = False
+        self.finish: Callable[[], None] | None = None
         self.wrong: list[tuple[Tensor, list[str]]] = []
 
     def copy(self) -> Frame:
         """Another frame with the same values."""
         other = Frame(self.host, self.device, self.place)
         other.fed = dict(self.fed)
+        other.told, other.finish = self.told, self.finish
         return other
 
     def has(self, slot: int) -> bool:
@@ -227,6 +236,8 @@ class Frame:
         value = self.host[slot]
         if value is None:
             given = self.fed.get(slot)
+            if given is None and self.finish is not None:
+                self.finish()
             value = self.host[slot] = _download(self.device[slot]) if given is None else given
             self.waits.add(step)
         return value

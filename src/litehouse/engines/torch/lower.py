@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,13 @@ import onnx_ir as ir
 import torch
 
 from litehouse.engines.torch.control import CONTROL
+from litehouse.engines.torch.exchanges import COUNTS, TorchExchange
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.frame import NONE, Block, Frame, Step, uses_of
 from litehouse.engines.torch.registry import Op, find_op
 from litehouse.engines.torch.values import as_tensor, dtype_of
 from litehouse.errors import EngineError
+from litehouse.model import EXCHANGE_DOMAIN
 
 MAX_FOLDED = 1 << 20  # elements of a result that is larger than what it is made of
 GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
@@ -49,25 +51,29 @@ class Lowered:
     lacking: list[Step] = field(default_factory=list)
 
 
-def lower(whole: ir.Model, path: str, live: Iterable[str] = ()) -> Lowered:
+def lower(whole: ir.Model, path: str, live: Iterable[str] = (), exchanges: Sequence[TorchExchange] = ()) -> Lowered:
     """The steps of a graph.
 
     Args:
         whole: The graph; it must not change as long as the steps are used.
         path: The model's file, for error texts.
         live: Inputs that are weights.
+        exchanges: Its ops between ranks, in the order of the file.
 
     Raises:
         EngineError: It has an op of an unknown domain, or one with graphs that is not known.
     """
-    return _Lowering(whole, path).lowered(frozenset(live))
+    return _Lowering(whole, path, exchanges).lowered(frozenset(live))
 
 
 class _Lowering:
     """The slots of values so far."""
 
-    def __init__(self, whole: ir.Model, path: str) -> None:
+    def __init__(self, whole: ir.Model, path: str, exchanges: Sequence[TorchExchange]) -> None:
         self._whole, self._path = whole, path
+        self._exchanges = iter(exchanges)
+        self._turns = sorted(each.turn for each in exchanges if each.line is not None)
+        self._sends: dict[int, Step] = {}  # by turn, those whose turn has not come
         self._versions = {domain or "": version for domain, version in whole.opset_imports.items()}
         self._slots: dict[ir.Value, int] = {}
         self._constants: list[Any] = []
@@ -105,13 +111,50 @@ class _Lowering:
         for value in graph.initializers.values():
             if value not in self._slots:  # an input may have a value that is used where none is given
                 self._set_constant(value)
-        steps = [step for node in graph if (step := self._step(node)) is not None]
+        steps: list[Step] = []
+        for node in graph:
+            if node.domain == EXCHANGE_DOMAIN:
+                steps += self._exchange(node)
+            elif (step := self._step(node)) is not None:
+                steps.append(step)
         return Block(steps, inputs, tuple(self._slot(value) for value in graph.outputs))
 
     def _set_constant(self, value: ir.Value) -> None:
         if value.const_value is None:
             raise EngineError(f"{self._path}: the weight {value.name!r} has no value")
         self._constants[self._slot(value)] = as_tensor(value.const_value.numpy())
+
+    def _exchange(self, node: ir.Node) -> list[Step]:
+        """The steps whose turn has come with an op between ranks.
+
+        All ranks run all exchanges in one order. It is that of the file, but a Send may have to wait for its turn
+        behind others: nothing needs it here, as what it gives is what it takes.
+        """
+        exchange = next(self._exchanges, None)
+        if exchange is None or (exchange.op, exchange.name) != (node.op_type, node.name or ""):
+            raise EngineError(f"{self._where(node)} exchanges data with other ranks, which are not there")
+        inputs = tuple(NONE if value is None else self._slot(value) for value in node.inputs)
+        if node.op_type in ("Depend", "Send"):
+            self._slots[node.outputs[0]] = inputs[0]
+        if exchange.line is None:
+            return []
+        is_sent = node.op_type == "Send"
+        self._sends[exchange.turn] = Step(
+            op=node.op_type,
+            name=node.name or "",
+            function=None,
+            known=tuple(exchange.op == "AlltoAllV" and place in COUNTS for place in range(len(inputs))),
+            inputs=() if node.op_type == "Receive" else inputs,
+            outputs=() if is_sent else tuple(self._slot(value) if value.name else NONE for value in node.outputs),
+            fallback=None,
+            control=exchange.run,
+        )
+        steps = []
+        while self._turns and self._turns[0] in self._sends:
+            steps.append(self._sends.pop(self._turns.pop(0)))
+        if not is_sent and exchange.turn in self._sends:
+            raise EngineError(f"{self._where(node)} comes before its turn")
+        return steps
 
     def _step(self, node: ir.Node) -> Step | None:
         """The step of a node; None where it was computed at once."""

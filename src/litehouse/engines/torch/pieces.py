@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,9 @@ import torch
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor, as_array
+from litehouse.errors import EngineError, RankError
 
+log = logging.getLogger(__name__)
 MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time makes room
 MAX_SEEN = 64  # sizes that are remembered as having been run once
 MIN_STEPS = 2  # of a piece that is worth capturing
@@ -85,11 +88,12 @@ class Capture:
         self._notes: list[Any] = []
         self.fill(frame)
         with _capturing:
-            warm = self._again(notes=self._notes)
+            warm = self._again(notes=self._notes, is_dry=True)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
             run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
-            done = run()  # once as it is: kernels are chosen, and memory is taken
+            # Once as it is: kernels are chosen, and memory is taken.
+            done = run() if piece.kernels is not None else self._again(is_dry=True)
             if frame.place.type == "cuda":
                 graph = torch.cuda.CUDAGraph()
                 with (
@@ -105,14 +109,18 @@ class Capture:
             self.device = {slot: tensor.clone() for slot, tensor in self.device.items()}  # not views of something else
             self.graph = HostGraph(run, self.device, self.wrong)
 
-    def _again(self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None) -> Frame:
+    def _again(
+        self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None, is_dry: bool = False
+    ) -> Frame:
         """Run the steps on a copy of the frame.
 
         Args:
             tensors: What takes the place of the frame's own values.
             notes: Takes what follows from the sizes; None for a run that finds it in the notes.
+            is_dry: Exchange nothing with other ranks, who may not do the same now.
         """
         frame = self._frame.copy()
+        frame.is_dry = is_dry
         for slot, tensor in tensors.items():
             frame.device[slot] = tensor
         frame.notes, frame.reads = notes, iter(self._notes) if notes is None else None
@@ -232,9 +240,15 @@ class Piece:
             try:
                 capture = Capture(self, frame, key)
             except WaitsError as error:
-                if error.steps:
+                if error.steps and frame.told is None:
                     raise
-                self._is_open = True  # it gives sequences
+                self._is_open = True  # it gives sequences, or the steps before it have exchanged what they had to
+                return frame.run_noted(self.steps)
+            except (EngineError, RuntimeError) as error:
+                if frame.told is None or isinstance(error, RankError):
+                    raise
+                log.warning("steps between ranks are not captured, and run one by one: %s", error)
+                self._is_open = True
                 return frame.run_noted(self.steps)
             self._seen.pop(key, None)
             self._captures[key] = capture
@@ -253,7 +267,7 @@ class Piece:
 
     def _key(self, frame: Frame) -> Key | None:
         """What a capture depends on; None where there is something that cannot be captured."""
-        parts: list[Any] = []
+        parts: list[Any] = [] if frame.told is None else [frame.told.key]
         if self._is_open:
             return None
         for slot in self.reads:

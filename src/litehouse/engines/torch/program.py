@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
-from litehouse.errors import EngineError
+from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,8 @@ class TorchProgram:
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
+        self.told: Any = None  # what ranks have told each other about the sizes of the run that begins
+        self.watch: Callable[[Any], None] | None = None  # waits for a stream on which other ranks may be missing
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
         self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
@@ -104,6 +106,7 @@ class TorchProgram:
     def frame(self, given: Sequence[Any]) -> Frame:
         """A frame with the constants and these inputs, which are tensors, or text."""
         frame = Frame(self.lowered.constants, self.weights, self.place)
+        frame.told = self.told
         for slot, value in zip(self.fed, given, strict=True):
             if isinstance(value, np.ndarray):
                 frame.host[slot] = value
@@ -180,6 +183,18 @@ class TorchRunner:
         with store.turns.run():
             return self._run_tensors(inputs[: len(self._program.fed)])
 
+    def drop(self) -> None:
+        """Let go of all that was captured; what comes next is captured anew."""
+        self._shortcut = None
+        self._cut()
+
+    def _wait(self) -> None:
+        """Wait for what was begun on the stream."""
+        if self._program.watch is not None:
+            self._program.watch(self._stream)
+        elif self._stream is not None:
+            self._stream.synchronize()
+
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._finish_reading()
         shortcut = self._shortcut
@@ -207,8 +222,10 @@ class TorchRunner:
         capture = whole.latest if isinstance(whole, Piece) else None
         given = program.lowered.block.outputs
         self._shortcut = None
-        if self._stream is not None and capture is not None and all(slot in capture.device for slot in given):
-            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path)
+        is_whole = capture is not None and all(slot in capture.device for slot in given)
+        is_known = program.told is None or program.is_fixed  # else ranks may have other sizes when this one has not
+        if self._stream is not None and capture is not None and is_whole and is_known:
+            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path, self._wait)
             self._sizes = [tuple(value.shape) for value in inputs]
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
@@ -263,6 +280,8 @@ class TorchRunner:
                 stack.enter_context(computing(self._program.precision))
             try:
                 yield
+            except RankError:
+                raise
             except EngineError as error:
                 raise EngineError(f"{self._path}: torch failed while running: {error}") from error
             except torch.OutOfMemoryError as error:
@@ -272,10 +291,13 @@ class TorchRunner:
         """A frame on which all parts have run."""
         while True:
             frame = self._program.frame(given)
+            is_ranked = frame.told is not None  # a run with others happens once: it finds out what waits, too
+            if is_ranked and self._stream is not None:
+                frame.finish = self._wait
             try:
                 for part in self._parts:
                     if isinstance(part, Piece):
-                        part.run(frame, at_once=self._program.is_fixed)
+                        part.run(frame, at_once=self._program.is_fixed and not is_ranked)
                     else:
                         frame.run_noted([part])
             except WaitsError as error:
@@ -300,7 +322,7 @@ class TorchRunner:
                 if staging is None or staging.shape != value.shape or staging.dtype != value.dtype:
                     staging = self._staging[place] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
                 small[place] = staging.copy_(value, non_blocking=True)
-        self._stream.synchronize()
+        self._wait()
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]

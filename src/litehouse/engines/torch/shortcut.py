@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,15 @@ MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which th
 class Shortcut:
     """A captured model, with memory of the CPU beside that of the GPU."""
 
-    def __init__(self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any, path: str) -> None:
+    def __init__(
+        self,
+        capture: Capture,
+        fed: Sequence[int],
+        given: Sequence[int],
+        stream: Any,
+        path: str,
+        wait: Callable[[], None],
+    ) -> None:
         """Take the memory of a capture.
 
         Args:
@@ -28,8 +36,9 @@ class Shortcut:
             given: The slots of its outputs.
             stream: The stream that arrays are run on.
             path: The model's file, for error texts.
+            wait: Waits for what was begun on the stream.
         """
-        self._stream, self._graph, self._path = stream, capture.graph, path
+        self._stream, self._graph, self._path, self._wait = stream, capture.graph, path, wait
         places = [(place, slot) for place, slot in enumerate(fed) if slot in capture.inputs]
         self._inputs = [(place, capture.inputs[slot]) for place, slot in places]
         self._results = [capture.device[slot] for slot in given]
@@ -61,7 +70,7 @@ class Shortcut:
             self._graph.replay()
             for copy, result in self._copies:
                 copy.copy_(result, non_blocking=True)
-            stream.synchronize()
+            self._wait()
         finally:
             torch.cuda.set_stream(before)
         for flags, texts in self._flags:
