@@ -45,7 +45,6 @@ SETTINGS = {
 LASTING = {"NCCL_GRAPH_REGISTER": "0"}
 _setting = threading.Lock()
 _all: weakref.WeakSet[Lines] = weakref.WeakSet()
-_known: weakref.WeakKeyDictionary[Mail, dict[str, Lines]] = weakref.WeakKeyDictionary()
 
 
 def backend_for(place: torch.device) -> str:
@@ -71,10 +70,11 @@ def card_of(place: torch.device, machine: str) -> str:
 
 def open_lines(mail: Mail, place: torch.device, address: str) -> Lines:
     """What connects the ranks of a mail; the same for all models."""
-    known = _known.setdefault(mail, {})
-    if str(place) not in known or known[str(place)].is_closed:
-        known[str(place)] = Lines(mail, place, address)
-    return known[str(place)]
+    known = mail.lines.get(str(place))
+    if known is None or known.is_closed:
+        known = mail.lines[str(place)] = Lines(mail, place, address)
+    found: Lines = known
+    return found
 
 
 class Lines:

@@ -123,6 +123,7 @@ class Mail(abc.ABC):
         failure: What ended the job; None while it goes on.
         bytes_sent: What was sent so far, in letters.
         using: Held by the thread that uses it.
+        lines: What the ranks exchange tensors by, for each device.
     """
 
     def __init__(self, rank: int, size: int, timeout: float) -> None:
@@ -131,6 +132,7 @@ class Mail(abc.ABC):
         self.failure: Failure | None = None
         self.bytes_sent = 0
         self.using = threading.RLock()
+        self.lines: dict[str, Any] = {}
         self._peers = {other: Peer() for other in range(size) if other != rank}
         self._channels = 0
         self._runs: dict[int, int] = {}  # of each model
