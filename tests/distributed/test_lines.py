@@ -107,7 +107,7 @@ def test_two_ranks_on_one_card_are_refused_by_name(monkeypatch: pytest.MonkeyPat
 def test_nccl_is_set_to_leave_the_process_alone(stream: Stream) -> None:
     before = dict(os.environ) | lines_.LASTING
     (mail,) = LocalMail.world(1, 7.0)
-    made = lines_.Lines(mail, CUDA, "")
+    made = lines_.Lines(mail, CUDA, "127.0.0.1")
     (line,) = made.open([(0,)], 1).values()
     assert dict(os.environ) == before
     assert line.group.environment == lines_.SETTINGS
@@ -121,7 +121,7 @@ def test_nccl_is_set_to_leave_the_process_alone(stream: Stream) -> None:
 
 def test_a_stream_that_does_not_end_is_given_up(stream: Stream) -> None:
     mail, _ = LocalMail.world(2, 0.5)
-    made = lines_.Lines(mail, CUDA, "")
+    made = lines_.Lines(mail, CUDA, "127.0.0.1")
     made._store = torch.distributed.HashStore()
     line = made.open([(0, 1)], 1)[0, 1]
     group, dropped = line.group, []
@@ -148,7 +148,7 @@ def test_a_stream_that_does_not_end_is_given_up(stream: Stream) -> None:
 
 def test_what_torch_says_becomes_an_error_between_ranks(stream: Stream) -> None:
     (mail,) = LocalMail.world(1, 0.3)
-    made = lines_.Lines(mail, CUDA, "")
+    made = lines_.Lines(mail, CUDA, "127.0.0.1")
     line = made.open([(0,)], 1)[0,]
 
     def fail(*_: object) -> None:
@@ -163,14 +163,13 @@ def test_what_torch_says_becomes_an_error_between_ranks(stream: Stream) -> None:
 def test_lines_are_those_of_the_mail() -> None:
     first, second = LocalMail.world(1)[0], LocalMail.world(1)[0]
     cpu = torch.device("cpu")
-    assert lines_.open_lines(first, cpu, "") is lines_.open_lines(first, cpu, "")
-    assert lines_.open_lines(first, cpu, "") is not lines_.open_lines(second, cpu, "")
-    lines_.open_lines(first, cpu, "").abort()
-    assert not lines_.open_lines(first, cpu, "").is_closed
+    assert lines_.open_lines(first, cpu, "127.0.0.1") is lines_.open_lines(first, cpu, "127.0.0.1")
+    assert lines_.open_lines(first, cpu, "127.0.0.1") is not lines_.open_lines(second, cpu, "127.0.0.1")
+    lines_.open_lines(first, cpu, "127.0.0.1").abort()
+    assert not lines_.open_lines(first, cpu, "127.0.0.1").is_closed
 
 
-def test_over_a_port() -> None:
-    """As between machines."""
+def test_two_ranks_over_gloo() -> None:
     world = LocalMail.world(2, Job().timeout)
 
     def one(rank: int) -> list[int]:

@@ -21,7 +21,6 @@ import numpy as np
 import torch
 
 from litehouse.distributed.mail import MAX_BUSY, Key, Mail
-from litehouse.distributed.ranks import LOOPBACK
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError, LitehouseError, RankError
 
@@ -92,7 +91,7 @@ class Lines:
         Args:
             mail: What the ranks meet by.
             place: The device.
-            address: Where rank 0 is found; empty where all ranks are on one machine.
+            address: Where rank 0 is found.
         """
         self.mail, self.place, self._address = mail, place, address
         self._backend = backend_for(place)
@@ -122,33 +121,22 @@ class Lines:
         return self._lines
 
     def _met(self, channel: int) -> Any:
-        """The store of all ranks, which rank 0 has: in its memory on one machine, else behind a port."""
+        """The store of all ranks, which rank 0 has."""
         distributed, mail = torch.distributed, self.mail
         if mail.size == 1:
             return distributed.HashStore()
         limit, key = datetime.timedelta(seconds=mail.timeout), Key(channel, 0, "store")
         try:
-            if mail.rank != 0:
-                with mail.fetched(0, key, OPENING) as array:
-                    where = array.tobytes().decode(errors="replace")
-            elif self._address:
+            if mail.rank == 0:
                 store = distributed.TCPStore(self._address, 0, None, True, limit, wait_for_workers=False)
-                self._say(key, str(store.port))
+                for other in range(1, mail.size):
+                    mail.post(other, key, np.array([store.port]), OPENING)
                 return store
-            else:  # nothing is left of it when this process ends, however that happens
-                memory = os.memfd_create("litehouse-ranks", os.MFD_CLOEXEC)
-                weakref.finalize(self, os.close, memory)
-                where = f"/proc/{os.getpid()}/fd/{memory}"
-                self._say(key, where)
-            if self._address:
-                return distributed.TCPStore(self._address, int(where), None, False, limit, wait_for_workers=False)
-            return distributed.FileStore(where, -1)
+            with mail.fetched(0, key, OPENING) as array:
+                port = int(array[0])
+            return distributed.TCPStore(self._address, port, None, False, limit, wait_for_workers=False)
         except RuntimeError as error:
             raise self.broken(error, OPENING) from error
-
-    def _say(self, key: Key, text: str) -> None:
-        for other in range(1, self.mail.size):
-            self.mail.post(other, key, np.frombuffer(text.encode(), np.uint8), OPENING)
 
     def _made(self, group: tuple[int, ...]) -> Any:
         """A process group."""
@@ -167,8 +155,7 @@ class Lines:
         from litehouse.distributed.gloo import address_towards
 
         options = distributed.ProcessGroupGloo._Options()
-        own = address_towards(self._address, 1) if self._address else LOOPBACK
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=own)]
+        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=address_towards(self._address, 1))]
         options._timeout = limit
         return distributed.ProcessGroupGloo(store, place, size, options)
 

@@ -21,7 +21,7 @@ from litehouse.distributed.groups import Groups
 from litehouse.distributed.mail import MALFORMED, Key, Mail
 from litehouse.distributed.order import Listed
 from litehouse.distributed.program import Part, SegmentedProgram
-from litehouse.distributed.ranks import ALONE, find_place
+from litehouse.distributed.ranks import ALONE, LOOPBACK, find_place
 from litehouse.distributed.segments import Segment, Step, cut, find, part_of
 from litehouse.distributed.slicing import slip
 from litehouse.engines.base import GivenWeights, Names, Program
@@ -84,7 +84,7 @@ def build_ranked(
                 from litehouse.distributed.whole import build_whole  # imports torch
 
                 lists = {other: facts.listed() for other, facts in found.items()}
-                address = "" if place.is_one_machine else place.rendezvous()[0]
+                address = LOOPBACK if place.is_one_machine else place.rendezvous()[0]
                 built = build_whole(model, options, groups, mail, channel, lists, address)
             else:
                 sharers = 1 + sum(

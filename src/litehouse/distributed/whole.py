@@ -29,6 +29,7 @@ from litehouse.engines.choice import Choice
 from litehouse.engines.select import Selected
 from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.exchanges import Given, Told, TorchExchange
+from litehouse.engines.torch.ops.exchanges import EXCHANGES
 from litehouse.engines.torch.program import TorchProgram, TorchRunner
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError, RankError
@@ -58,7 +59,7 @@ def build_whole(
         mail: What connects the ranks; all have met.
         channel: The number of the model in it.
         lists: The exchanges of all ranks.
-        address: Where rank 0 is found; empty where all ranks are on one machine.
+        address: Where rank 0 is found.
 
     Raises:
         EngineError: torch cannot run it.
@@ -140,6 +141,7 @@ class WholeEngine(TorchEngine):
                     group=group,
                     place=group.index(self._mail.rank) if group else 0,
                     attributes=item.attributes,
+                    function=EXCHANGES.get(node.op_type, list),  # Depend has none
                     line=lines[group] if group else None,
                     sizes=tuple(_shape(value) if is_sized else None for value in node.outputs),
                 )

@@ -1,13 +1,9 @@
-"""The ops between ranks on tensors, wherever these are; what they mean is told by `distributed/collectives.py`.
-
-All of them are made of three ways to move bytes, which a `Line` has, and reduce in the order of the ranks by
-themselves: all ranks have the same result to the bit, and the same one as on the CPU.
-"""
+"""What the ops between ranks are made of: three ways to move bytes, which a `Line` has, and steps that use them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,7 +13,6 @@ from litehouse.engines.torch.frame import NONE, WIDER, Frame, Step
 from litehouse.engines.torch.values import Tensor, name_of
 from litehouse.errors import RankError
 
-PARTED_BYTES = 1 << 16  # from here on, three and more ranks reduce a part each: less is sent in all
 SHORT = (torch.float16, torch.bfloat16)  # are reduced in 32 bits, and rounded once
 REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sum": torch.add,
@@ -86,6 +81,7 @@ class TorchExchange:
         group: The ranks that take part, in their order; for Send and Receive the two, the smaller one first.
         place: The place of this rank among them.
         attributes: Those of the node.
+        function: Takes a call and the inputs, and gives the outputs.
         line: What connects them; None for Depend, which exchanges nothing.
         sizes: The shapes of what it gives, as far as the file tells them; None for one that it does not.
     """
@@ -99,6 +95,7 @@ class TorchExchange:
     group: tuple[int, ...]
     place: int
     attributes: dict[str, Any]
+    function: Callable[..., list[Tensor]]
     line: Line | None
     sizes: tuple[tuple[int, ...] | None, ...] = ()
 
@@ -121,7 +118,7 @@ class TorchExchange:
             if slot != NONE
         ]
         call = Call(self, self._agreed(frame.told, tensors), frame.place, is_dry=frame.is_dry)
-        results = EXCHANGES[self.op](call, *tensors)
+        results = self.function(call, *tensors)
         if frame.told.ask is not None and self.op not in FOR_ONE:
             self._check(results)
         for slot, value in zip(step.outputs, results, strict=False):
@@ -133,8 +130,8 @@ class TorchExchange:
         for value, shape in zip(results, self.sizes, strict=False):
             if shape is not None and tuple(value.shape) != shape:
                 raise RankError(
-                    f"{self.what} gave {_text([_kind(value)])}, where the file has {list(shape)}: the ranks run models "
-                    "that do not belong together, or got other inputs",
+                    f"{self.what} gave {_text([kind_of(value)])}, where the file has {list(shape)}: the ranks run "
+                    "models that do not belong together, or got other inputs",
                     op=self.what,
                 )
 
@@ -144,7 +141,8 @@ class TorchExchange:
         if self.op == "NeighborExchangeV2":
             lengths = self.attributes["send_lens"]
             for direction, place in self.neighbours("send_rank_ids"):
-                found[place].append(tensors[0][(..., *_edge(direction, lengths, tensors[0].shape[-2:]))])
+                edge = _edge(direction, lengths, tensors[0].shape[-2:])
+                found[place].append(tensors[0][(..., *edge)])
         else:
             for tensor, place in zip(tensors, self.attributes.get("send_rank_ids", ()), strict=True):
                 found[self.at(place)].append(tensor)
@@ -172,9 +170,9 @@ class TorchExchange:
         if told is None:
             raise RankError(f"{self.what} is run without the other ranks", op=self.what)
         if self.op.startswith("Neighbor"):
-            own = [[_kind(tensor) for tensor in each] for each in self.outgoing(tensors)]
+            own = [[kind_of(tensor) for tensor in each] for each in self.outgoing(tensors)]
         else:
-            kinds = [_kind(tensor) for tensor in tensors[: 1 if self.op == "AlltoAllV" else None]]
+            kinds = [kind_of(tensor) for tensor in tensors[: 1 if self.op == "AlltoAllV" else None]]
             own = [[] if self.op == "Receive" else kinds] * self.count
         if told.ask is not None:
             told.given[self.number], found = own, told.ask(self, own)
@@ -193,7 +191,8 @@ class TorchExchange:
         return told.found[self.number]
 
 
-def _kind(tensor: Tensor) -> Kind:
+def kind_of(tensor: Tensor) -> Kind:
+    """The dtype and the shape of a tensor."""
     return name_of(tensor.dtype), tuple(tensor.shape)
 
 
@@ -227,27 +226,27 @@ class Call:
         count = self.exchange.count
         if self.is_dry or not x.numel():
             return [x] * count
-        return list(self._line.all_gather(_bytes(x)).view(x.dtype).reshape(count, *x.shape).unbind())
+        return list(self._line.all_gather(bytes_of(x)).view(x.dtype).reshape(count, *x.shape).unbind())
 
     def deal(self, sent: Sequence[Tensor | None], received: Sequence[Kind | None]) -> list[Tensor | None]:
         """Give each rank a tensor, and get one from each; None for nothing."""
-        flat = [None if piece is None else _bytes(piece) for piece in sent]
+        flat = [None if piece is None else bytes_of(piece) for piece in sent]
         going = [0 if piece is None else piece.numel() for piece in flat]
-        coming = [0 if kind is None else _nbytes(kind) for kind in received]
+        coming = [0 if kind is None else nbytes_of(kind) for kind in received]
         if self.is_dry:
             return [None if kind is None else _made(kind, self.device) for kind in received]
         pieces = [piece for piece in flat if piece is not None]
         data = torch.cat(pieces) if pieces else torch.empty(0, dtype=torch.uint8, device=self.device)
         found = self._line.all_to_all(data, going, coming)
         cut = torch.split(found, coming)
-        return [None if kind is None else _of(piece, kind) for piece, kind in zip(cut, received, strict=True)]
+        return [None if kind is None else from_bytes(piece, kind) for piece, kind in zip(cut, received, strict=True)]
 
     def share(self, x: Tensor | None, kind: Kind, root: int) -> Tensor:
         """The tensor of one rank; x is what that one has."""
         is_root = root == self.exchange.place
         found = x.contiguous() if is_root and x is not None else _made(kind, self.device)
         if not self.is_dry and found.numel():
-            self._line.broadcast(_bytes(found), root)
+            self._line.broadcast(bytes_of(found), root)
         return found
 
     def reduce(self, parts: Sequence[Tensor]) -> Tensor:
@@ -284,11 +283,13 @@ class Call:
         return dtype, tuple(sizes)
 
 
-def _bytes(x: Tensor) -> Tensor:
+def bytes_of(x: Tensor) -> Tensor:
+    """A tensor as flat bytes; over the same memory, where it lies there without gaps."""
     return x.contiguous().reshape(-1).view(torch.uint8)
 
 
-def _nbytes(kind: Kind) -> int:
+def nbytes_of(kind: Kind) -> int:
+    """How many bytes a tensor takes."""
     dtype, shape = kind
     return math.prod(shape) * int(getattr(torch, dtype).itemsize)
 
@@ -297,158 +298,12 @@ def _made(kind: Kind, device: torch.device) -> Tensor:
     return torch.zeros(kind[1], dtype=getattr(torch, kind[0]), device=device)
 
 
-def _of(data: Tensor, kind: Kind) -> Tensor:
+def from_bytes(data: Tensor, kind: Kind) -> Tensor:
     """Bytes as what they are."""
     dtype = getattr(torch, kind[0])
     if data.storage_offset() % dtype.itemsize:
         data = data.clone()
     return data.view(dtype).reshape(kind[1])
-
-
-def all_reduce(call: Call, x: Tensor) -> list[Tensor]:
-    count = call.exchange.count
-    if count <= 2 or x.nbytes < PARTED_BYTES:
-        return [call.reduce(call.gather(x))]
-    flat, size = x.reshape(-1), x.numel()
-    each = -(-size // count)
-    if each * count > size:
-        flat = torch.cat([flat, flat.new_zeros(each * count - size)])
-    kind = name_of(x.dtype), (each,)
-    own = call.reduce([part for part in call.deal(flat.split(each), [kind] * count) if part is not None])
-    return [torch.cat(call.gather(own))[:size].reshape(x.shape)]
-
-
-def all_gather(call: Call, x: Tensor) -> list[Tensor]:
-    found = call.gather(x)
-    return [torch.cat(found) if x.ndim else torch.stack(found)]
-
-
-def reduce_scatter(call: Call, x: Tensor) -> list[Tensor]:
-    kind = call.part(_kind(x))
-    found = call.deal(x.split(kind[1][0]), [kind] * call.exchange.count)
-    return [call.reduce([part for part in found if part is not None])]
-
-
-def all_to_all(call: Call, x: Tensor) -> list[Tensor]:
-    axis = int(call.exchange.attributes["split_dim"])
-    kind = call.part(_kind(x), axis)
-    found = call.deal(x.split(kind[1][axis], axis), [kind] * call.exchange.count)
-    return [torch.cat([part for part in found if part is not None], int(call.exchange.attributes["concat_dim"]))]
-
-
-def all_to_all_v(call: Call, x: Tensor, sent: Tensor, received: Tensor) -> list[Tensor]:
-    block, count = int(call.exchange.attributes.get("block_size", 1)), call.exchange.count
-    sizes, expected = ([int(each) * block for each in counts.reshape(-1)] for counts in (sent, received))
-    flat = x.reshape(-1)
-    if len(sizes) != count or len(expected) != count or sum(sizes) > flat.numel() or min(*sizes, *expected) < 0:
-        what = call.exchange.what
-        raise RankError(f"{what}: the sizes {sizes} do not divide {flat.numel()} numbers", op=what)
-    pieces = flat[: sum(sizes)].split(sizes)
-    found = call.deal(pieces, [(name_of(x.dtype), (size,)) for size in expected])
-    return [torch.cat([part for part in found if part is not None])]
-
-
-def broadcast(call: Call, *tensors: Tensor) -> list[Tensor]:
-    root = call.member("root_rank")
-    return [call.share(tensor, _kind(tensor), root) for tensor in tensors]
-
-
-def send(call: Call, x: Tensor) -> list[Tensor]:
-    return [call.share(x, _kind(x), call.exchange.place)]
-
-
-def receive(call: Call, *_: Tensor) -> list[Tensor]:
-    source = 1 - call.exchange.place
-    return [call.share(None, call.kinds[source][0], source)]
-
-
-def reduce(call: Call, x: Tensor) -> list[Tensor]:
-    found = _at_one(call, x)
-    return [call.reduce(found) if found else call.nothing(x)]
-
-
-def collective_gather(call: Call, x: Tensor) -> list[Tensor]:
-    found = _at_one(call, x)
-    return [torch.cat(found) if found else call.nothing(x)]
-
-
-def _at_one(call: Call, x: Tensor) -> list[Tensor]:
-    """The tensors of all ranks at one of them; nothing at others."""
-    target, count = call.member("dest_rank"), call.exchange.count
-    is_here = target == call.exchange.place
-    sent = [x if place == target else None for place in range(count)]
-    found = call.deal(sent, [_kind(x) if is_here else None] * count)
-    return [part for part in found if part is not None]
-
-
-def collective_scatter(call: Call, x: Tensor) -> list[Tensor]:
-    source, count = call.member("src_rank"), call.exchange.count
-    kind = call.part(call.kinds[source][0])
-    is_here = source == call.exchange.place
-    sent: Sequence[Tensor | None] = x.split(kind[1][0]) if is_here else [None] * count
-    found = call.deal(sent, [kind if place == source else None for place in range(count)])
-    return [part for part in found if part is not None]
-
-
-def neighbor_exchange(call: Call, *tensors: Tensor) -> list[Tensor]:
-    sources = [call.exchange.at(place) for place in call.exchange.attributes.get("recv_rank_ids", ())]
-    found = _with_neighbours(call, tensors, sources)
-    return [next(found[place]) for place in sources]
-
-
-def neighbor_exchange_v2(call: Call, x: Tensor) -> list[Tensor]:
-    top, bottom, left, right = call.exchange.attributes["recv_lens"]  # zeros where there is no neighbour
-    sources = call.exchange.neighbours("recv_rank_ids")
-    found = _with_neighbours(call, (x,), [place for _, place in sources])
-    height, width = x.shape[-2:]
-    result = x.new_zeros((*x.shape[:-2], top + height + bottom, left + width + right))
-    result[..., top : top + height, left : left + width] = x
-    for (row, column), place in sources:
-        rows = (slice(0, top), slice(top, top + height), slice(top + height, None))[row + 1]
-        columns = (slice(0, left), slice(left, left + width), slice(left + width, None))[column + 1]
-        target, piece = result[..., rows, columns], next(found[place])
-        if piece.shape != target.shape:
-            raise call.exchange.mismatch(place, [_kind(piece)], [_kind(target)])
-        target.copy_(piece)
-    return [result]
-
-
-def _with_neighbours(call: Call, tensors: Sequence[Tensor], sources: Sequence[int]) -> dict[int, Iterator[Tensor]]:
-    """What other ranks have for this one, by their places; what goes to one rank goes there as one."""
-    sent = [torch.cat([_bytes(each) for each in out]) if out else None for out in call.exchange.outgoing(tensors)]
-    for place in set(sources):
-        if len(call.kinds[place]) != sources.count(place):
-            raise call.exchange.mismatch(place, call.kinds[place], [("tensors", (sources.count(place),))])
-    coming = [call.kinds[place] for place in range(call.exchange.count)]
-    found = call.deal(sent, [("uint8", (sum(map(_nbytes, kinds)),)) if kinds else None for kinds in coming])
-    return {
-        place: iter([_of(*pair) for pair in zip(data.split([*map(_nbytes, kinds)]), kinds, strict=True)])
-        for place, (data, kinds) in enumerate(zip(found, coming, strict=True))
-        if data is not None
-    }
-
-
-def barrier(call: Call) -> list[Tensor]:
-    call.gather(torch.zeros(1, dtype=torch.uint8, device=call.device))
-    return [torch.zeros(1, device=call.device)]
-
-
-EXCHANGES: dict[str, Callable[..., list[Tensor]]] = {
-    "AllGather": all_gather,
-    "AllReduce": all_reduce,
-    "AlltoAll": all_to_all,
-    "AlltoAllV": all_to_all_v,
-    "Barrier": barrier,
-    "Broadcast": broadcast,
-    "CollectiveGather": collective_gather,
-    "CollectiveScatter": collective_scatter,
-    "NeighborExchange": neighbor_exchange,
-    "NeighborExchangeV2": neighbor_exchange_v2,
-    "Receive": receive,
-    "Reduce": reduce,
-    "ReduceScatter": reduce_scatter,
-    "Send": send,
-}
 
 
 def _edge(direction: tuple[int, int], lengths: Sequence[int], size: Sequence[int]) -> tuple[slice, slice]:
