@@ -54,7 +54,8 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         for worker in workers:
             _ask(worker, "begin")
         levels = [place.used()]
-        options = {"precision": precision, "tune": "off", "cache": False, **place.options}
+        engine = {} if place.is_gpu else {"engine": "onnxruntime"}  # which alone shares memory of the CPU
+        options = {"precision": precision, "tune": "off", "cache": False, "device": place.device, **engine}
         handle = None
         for worker in workers:
             if handle is not None:

@@ -94,14 +94,11 @@ class _Halving:
             return False
         if (node.op_type in NORMS and len(node.outputs) > 1) or _is_square(node):
             return False
-        if not all(_can_hold(node, node.inputs[place]) for place in places):
-            return False
-        if node.op_type in PRODUCTS:
-            return True
         moving = [node.inputs[place] for place in places if not _is_constant(node.inputs[place])]
-        if not moving:
-            return node.op_type in TABLES
-        return node.op_type in FOLLOWING and all(value in self._halves for value in moving)
+        follows = node.op_type in (FOLLOWING if moving else TABLES) and all(value in self._halves for value in moving)
+        if node.op_type not in PRODUCTS and not follows:
+            return False
+        return all(_can_hold(node, node.inputs[place]) for place in places)
 
     def _restore_inside(self, node: ir.Node) -> None:
         """Let graphs inside a node see what is outside in 32 bits."""

@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from litehouse.engines.torch.frame import WIDER
+from litehouse.engines.torch.ops.pooling import max_roi_pool
+from litehouse.engines.torch.ops.sampling import roi_align
 from litehouse.engines.torch.registry import LackingError, find_op
 from litehouse.engines.torch.values import as_tensor
 
@@ -90,3 +92,9 @@ def _tensors(results: Any) -> list[Any]:
     if isinstance(results, (tuple, list)):
         return [each for result in results for each in _tensors(result)]
     return [] if results is None else [results]
+
+
+def test_regions_with_any_number_of_samples() -> None:
+    x, rois, images = (torch.empty(shape, device="meta") for shape in ((2, 3, 9, 8), (5, 4), (5,)))
+    assert roi_align(x, rois, images, output_height=2, output_width=3).shape == (5, 3, 2, 3)
+    assert max_roi_pool(x, torch.empty(5, 5, device="meta"), pooled_shape=[2, 3]).shape == (5, 3, 2, 3)

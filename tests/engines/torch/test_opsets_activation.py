@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.torch.beside_runtime import agrees, numbers, on_torch, one_op
+from engines.torch.against import agrees, numbers, on_torch, one_op
 from formats.onnx_runs import direct
 
 pytest.importorskip("torch")
@@ -41,15 +41,15 @@ CASES: list[tuple[str, dict[str, Any], int]] = [
 
 @pytest.mark.parametrize(("op", "attributes", "opset"), CASES)
 def test_attributes(op: str, attributes: dict[str, Any], opset: int) -> None:
-    agrees(op, X, opset=opset, **attributes)
-    agrees(op, LARGE, opset=opset, **attributes)
-    agrees(op, np.array([np.nan, 1, -1], np.float32), opset=opset, **attributes)
+    agrees(op, [X], opset=opset, **attributes)
+    agrees(op, [LARGE], opset=opset, **attributes)
+    agrees(op, [np.array([np.nan, 1, -1], np.float32)], opset=opset, **attributes)
 
 
 @pytest.mark.parametrize("op", ["Relu", "Sigmoid", "Tanh"])
 def test_float64(op: str) -> None:
     opset = 14 if op == "Relu" else 7
-    agrees(op, LARGE.astype(np.float64), opset=opset, tolerance=1e-9)
+    agrees(op, [LARGE.astype(np.float64)], opset=opset, tolerance=1e-9)
 
 
 def test_softplus_in_float64() -> None:
@@ -60,14 +60,14 @@ def test_softplus_in_float64() -> None:
 
 @pytest.mark.parametrize("dtype", ["int8", "int32"])
 def test_relu_of_integers(dtype: str) -> None:
-    (found,) = agrees("Relu", numbers(20, dtype=dtype), opset=14)
+    (found,) = agrees("Relu", [numbers(20, dtype=dtype)], opset=14)
     assert found.min() == 0
 
 
 @pytest.mark.parametrize("opset", [7, 9, 16])
 @pytest.mark.parametrize("shape", [(1,), (4, 1), (5,), (3, 4, 5), (1, 4, 1), ()])
 def test_prelu(shape: tuple[int, ...], opset: int) -> None:
-    agrees("PRelu", X, numbers(*shape, seed=1), opset=opset)
+    agrees("PRelu", [X, numbers(*shape, seed=1)], opset=opset)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -78,14 +78,14 @@ def test_prelu_of_integers(dtype: str) -> None:
 
 
 def test_shrink_of_integers() -> None:
-    agrees("Shrink", numbers(30, dtype="int32"), bias=2.0, lambd=3.0)
+    agrees("Shrink", [numbers(30, dtype="int32")], bias=2.0, lambd=3.0)
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
 @pytest.mark.parametrize("axis", [None, 0, 1, 2, -1, -2])
 def test_along_an_axis(op: str, axis: int | None) -> None:
     for opset in (13, 21):
-        agrees(op, X, opset=opset, **({} if axis is None else {"axis": axis}))
+        agrees(op, [X], opset=opset, **({} if axis is None else {"axis": axis}))
 
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
@@ -101,10 +101,10 @@ def test_once_it_was_over_all_axes_from_one_on(op: str, axis: int | None) -> Non
 
 @pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
 def test_softmax_of_large_numbers(op: str) -> None:
-    agrees(op, np.array([[1e4, 1e4 + 1, -1e4], [-np.inf, 0, 1]], np.float32))
-    agrees(op, X.astype(np.float64), tolerance=1e-12)
+    agrees(op, [np.array([[1e4, 1e4 + 1, -1e4], [-np.inf, 0, 1]], np.float32)])
+    agrees(op, [X.astype(np.float64)], tolerance=1e-12)
 
 
 def test_hardmax_takes_the_first_of_equals() -> None:
-    (found,) = agrees("Hardmax", np.array([[1, 3, 3, 2], [0, 0, 0, 0]], np.float32))
+    (found,) = agrees("Hardmax", [np.array([[1, 3, 3, 2], [0, 0, 0, 0]], np.float32)])
     assert found.tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]

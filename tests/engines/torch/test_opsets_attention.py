@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engines.torch.beside_runtime import agrees, numbers
+from engines.torch.against import agrees, numbers
 
 RUNTIME: dict[str, Any] = {"domain": "com.microsoft", "dtypes": ["float32"], "tolerance": 1e-4}
 X, BIAS = numbers(2, 3, 8), numbers(8, seed=1)
@@ -14,34 +14,34 @@ X, BIAS = numbers(2, 3, 8), numbers(8, seed=1)
 @pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
 def test_attention(heads: tuple[int, int], is_causal: int) -> None:
     q, k, v = numbers(2, heads[0], 5, 8), numbers(2, heads[1], 7, 8, seed=1), numbers(2, heads[1], 7, 8, seed=2)
-    agrees("Attention", q, k, v, is_causal=is_causal, opset=23)
-    agrees("Attention", q, k, v, numbers(5, 7, seed=3), scale=0.3, opset=23)
+    agrees("Attention", [q, k, v], is_causal=is_causal, opset=23)
+    agrees("Attention", [q, k, v, numbers(5, 7, seed=3)], scale=0.3, opset=23)
 
 
 def test_attention_with_a_cache() -> None:
     values = [numbers(2, 4, 5, 8, seed=seed) for seed in range(3)]
     past = [numbers(2, 4, 6, 8, seed=seed) for seed in (4, 5)]
-    agrees("Attention", *values, None, *past, opset=23, outputs=3)
+    agrees("Attention", [*values, None, *past], opset=23, outputs=3)
 
 
 def test_attention_of_flat_inputs() -> None:
     q, k, v = numbers(2, 5, 32), numbers(2, 7, 16, seed=1), numbers(2, 7, 16, seed=2)
     mask = np.random.default_rng(3).random((2, 1, 5, 7)) < 0.7
     mask[..., 0] = True
-    agrees("Attention", q, k, v, mask, q_num_heads=4, kv_num_heads=2, opset=23)
+    agrees("Attention", [q, k, v, mask], q_num_heads=4, kv_num_heads=2, opset=23)
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(interleaved: int) -> None:
     cos, sin = np.cos(numbers(9, 4)), np.sin(numbers(9, 4))
     places = np.array([[0, 3, 4], [5, 8, 1]], np.int64)
-    agrees("RotaryEmbedding", numbers(2, 2, 3, 8), cos, sin, places, interleaved=interleaved, opset=23)
-    agrees("RotaryEmbedding", numbers(2, 3, 16), cos, sin, places, num_heads=2, interleaved=interleaved, opset=23)
+    agrees("RotaryEmbedding", [numbers(2, 2, 3, 8), cos, sin, places], interleaved=interleaved, opset=23)
+    agrees("RotaryEmbedding", [numbers(2, 3, 16), cos, sin, places], num_heads=2, interleaved=interleaved, opset=23)
     half = {"rotary_embedding_dim": 8, "num_heads": 1, "interleaved": interleaved}
-    agrees("RotaryEmbedding", numbers(2, 3, 16), cos, sin, places, **half, opset=23)
+    agrees("RotaryEmbedding", [numbers(2, 3, 16), cos, sin, places], **half, opset=23)
     for positions in (places, np.array([2], np.int64)):
-        agrees("RotaryEmbedding", numbers(2, 2, 3, 8), positions, cos, sin, interleaved=interleaved, **RUNTIME)
-        agrees("RotaryEmbedding", numbers(2, 3, 16), positions, cos, sin, interleaved=interleaved, **RUNTIME)
+        agrees("RotaryEmbedding", [numbers(2, 2, 3, 8), positions, cos, sin], interleaved=interleaved, **RUNTIME)
+        agrees("RotaryEmbedding", [numbers(2, 3, 16), positions, cos, sin], interleaved=interleaved, **RUNTIME)
 
 
 @pytest.mark.parametrize(
@@ -61,43 +61,43 @@ def test_multi_head_attention(parts: str) -> None:
     while inputs[-1] is None:
         inputs.pop()
     options = RUNTIME | {"dtypes": ["float32"] * outputs, "outputs": outputs}
-    agrees("MultiHeadAttention", *inputs, num_heads=4, unidirectional=int("causal" in parts), **options)
+    agrees("MultiHeadAttention", inputs, num_heads=4, unidirectional=int("causal" in parts), **options)
 
 
 def test_multi_head_attention_across() -> None:
     q, k, v = numbers(2, 5, 32), numbers(2, 4, 7, 8, seed=1), numbers(2, 4, 7, 8, seed=2)
-    agrees("MultiHeadAttention", q, k, v, num_heads=4, scale=0.2, **RUNTIME)
+    agrees("MultiHeadAttention", [q, k, v], num_heads=4, scale=0.2, **RUNTIME)
 
 
 def test_gelus() -> None:
-    agrees("Gelu", X, **RUNTIME)
-    agrees("FastGelu", X, **RUNTIME)
-    agrees("FastGelu", X, BIAS, **RUNTIME)
-    agrees("BiasGelu", X, BIAS, **RUNTIME)
-    agrees("QuickGelu", X, **RUNTIME)
-    agrees("QuickGelu", X, alpha=0.7, **RUNTIME)
+    agrees("Gelu", [X], **RUNTIME)
+    agrees("FastGelu", [X], **RUNTIME)
+    agrees("FastGelu", [X, BIAS], **RUNTIME)
+    agrees("BiasGelu", [X, BIAS], **RUNTIME)
+    agrees("QuickGelu", [X], **RUNTIME)
+    agrees("QuickGelu", [X], alpha=0.7, **RUNTIME)
 
 
 @pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
 def test_fused_matmul(turned: tuple[int, int]) -> None:
     a = numbers(2, 4, 3) if turned[0] else numbers(2, 3, 4)
     b = numbers(2, 5, 4, seed=1) if turned[1] else numbers(2, 4, 5, seed=1)
-    agrees("FusedMatMul", a, b, transA=turned[0], transB=turned[1], alpha=0.3, **RUNTIME)
+    agrees("FusedMatMul", [a, b], transA=turned[0], transB=turned[1], alpha=0.3, **RUNTIME)
 
 
 @pytest.mark.parametrize("activation", ["Relu", "Sigmoid", "Tanh", "LeakyRelu"])
 def test_fused_gemm(activation: str) -> None:
     extra = {"activation_alpha": 0.2} if activation == "LeakyRelu" else {}
-    agrees("FusedGemm", numbers(3, 4), numbers(5, 4), numbers(5), transB=1, activation=activation, **extra, **RUNTIME)
+    agrees("FusedGemm", [numbers(3, 4), numbers(5, 4), numbers(5)], transB=1, activation=activation, **extra, **RUNTIME)
 
 
 def test_skipping_norms() -> None:
     skip = numbers(2, 3, 8, seed=2)
-    agrees("SkipLayerNormalization", X, skip, BIAS, numbers(8, seed=3), **RUNTIME)
-    agrees("SkipLayerNormalization", X, skip, BIAS, None, numbers(8, seed=3), epsilon=1e-3, **RUNTIME)
-    agrees("SkipLayerNormalization", X, skip[:1], BIAS, **RUNTIME)
+    agrees("SkipLayerNormalization", [X, skip, BIAS, numbers(8, seed=3)], **RUNTIME)
+    agrees("SkipLayerNormalization", [X, skip, BIAS, None, numbers(8, seed=3)], epsilon=1e-3, **RUNTIME)
+    agrees("SkipLayerNormalization", [X, skip[:1], BIAS], **RUNTIME)
     sums = RUNTIME | {"dtypes": ["float32"] * 4, "outputs": 4, "left_out": (1, 2)}
-    agrees("SkipLayerNormalization", X, skip, BIAS, None, numbers(8, seed=3), **sums)
-    agrees("SkipSimplifiedLayerNormalization", X, skip, BIAS, numbers(8, seed=3), **sums)
-    agrees("SkipSimplifiedLayerNormalization", X, skip, BIAS, epsilon=1e-3, **RUNTIME)
-    agrees("SkipSimplifiedLayerNormalization", X, skip, BIAS, numbers(8, seed=3), **RUNTIME)
+    agrees("SkipLayerNormalization", [X, skip, BIAS, None, numbers(8, seed=3)], **sums)
+    agrees("SkipSimplifiedLayerNormalization", [X, skip, BIAS, numbers(8, seed=3)], **sums)
+    agrees("SkipSimplifiedLayerNormalization", [X, skip, BIAS], epsilon=1e-3, **RUNTIME)
+    agrees("SkipSimplifiedLayerNormalization", [X, skip, BIAS, numbers(8, seed=3)], **RUNTIME)

@@ -1,7 +1,7 @@
 """Products of matrices: shapes, dtypes and attributes."""
 
 import pytest
-from engines.torch.beside_runtime import agrees, numbers
+from engines.torch.against import agrees, numbers
 
 SHAPES = [
     ((3, 4), (4, 5)),
@@ -18,7 +18,7 @@ SHAPES = [
 @pytest.mark.parametrize(("left", "right"), SHAPES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_matmul(left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
-    agrees("MatMul", numbers(*left, dtype=dtype), numbers(*right, dtype=dtype, seed=1), opset=9)
+    agrees("MatMul", [numbers(*left, dtype=dtype), numbers(*right, dtype=dtype, seed=1)], opset=9)
 
 
 @pytest.mark.parametrize("shape", [None, (), (1,), (5,), (3, 1), (1, 5), (3, 5)])
@@ -29,12 +29,12 @@ def test_gemm(shape: tuple[int, ...] | None, factors: tuple[float, float], turne
     b = numbers(5, 4, seed=1) if turned[1] else numbers(4, 5, seed=1)
     attributes = {"alpha": factors[0], "beta": factors[1], "transA": turned[0], "transB": turned[1]}
     for opset in (11, 13) if shape is None else (7, 9, 11, 13):
-        agrees("Gemm", a, b, *([] if shape is None else [numbers(*shape, seed=2)]), opset=opset, **attributes)
+        agrees("Gemm", [a, b, *([] if shape is None else [numbers(*shape, seed=2)])], opset=opset, **attributes)
 
 
 def test_gemm_of_float64() -> None:
     values = [numbers(*shape, dtype="float64") for shape in ((3, 4), (4, 5), (5,))]
-    agrees("Gemm", *values, alpha=0.3, tolerance=1e-12)
+    agrees("Gemm", values, alpha=0.3, tolerance=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_gemm_of_float64() -> None:
 )
 def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
     values = [numbers(*shape, seed=seed) for seed, shape in enumerate(shapes)]
-    agrees("Einsum", *values, equation=equation, opset=12)
+    agrees("Einsum", values, equation=equation, opset=12)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (2, 3, 2, 2)])
 def test_det(shape: tuple[int, ...]) -> None:
-    agrees("Det", numbers(*shape), opset=11, tolerance=1e-4)
+    agrees("Det", [numbers(*shape)], opset=11, tolerance=1e-4)
 
 
 def test_products_of_float16_are_rounded_once() -> None:
     a, b = numbers(8, 64, dtype="float16"), numbers(64, 8, dtype="float16", seed=1)
-    agrees("MatMul", a, b, tolerance=2e-3)
+    agrees("MatMul", [a, b], tolerance=2e-3)

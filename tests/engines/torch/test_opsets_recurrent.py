@@ -121,7 +121,7 @@ def test_layout(op, direction):
     node = onnx.helper.make_node(op, names, results, layout=1, **settings)
     weights = dict(zip(names, swapped, strict=True))
     source = model([node], {"x": weights.pop("x").shape}, dict.fromkeys(results), weights)
-    found = on_torch(source, swapped[0])
+    found = on_torch(source, [swapped[0]])
     for actual, wanted in zip(found, [y.transpose(2, 0, 1, 3), *(end.swapaxes(0, 1) for end in ends)], strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-5, atol=1e-5)
 
@@ -137,7 +137,7 @@ def test_no_steps():
     node = onnx.helper.make_node("GRU", ["x", "w", "r", "b", "", "h"], ["y", "y_h"], hidden_size=SIZE)
     weights = dict(zip("wrb", made[1:4], strict=True)) | {"h": made[5]}
     source = model([node], {"x": [0, BATCH, WIDTH]}, {"y": None, "y_h": None}, weights)
-    y, h = on_torch(source, made[0][:0])
+    y, h = on_torch(source, [made[0][:0]])
     assert y.shape == (0, 1, BATCH, SIZE)
     np.testing.assert_array_equal(h, made[5])
 
@@ -147,5 +147,5 @@ def test_no_sequences():
     node = onnx.helper.make_node("LSTM", ["x", "w", "r"], ["y", "y_h", "y_c"], hidden_size=SIZE)
     weights = dict(zip("wr", inputs_of("LSTM", 1)[1:3], strict=True))
     source = model([node], {"x": [TIMES, "n", WIDTH]}, {"y": None, "y_h": None, "y_c": None}, weights)
-    shapes = [found.shape for found in on_torch(source, numbers(TIMES, 0, WIDTH))]
+    shapes = [found.shape for found in on_torch(source, [numbers(TIMES, 0, WIDTH)])]
     assert shapes == [(TIMES, 1, 0, SIZE), (1, 0, SIZE), (1, 0, SIZE)]

@@ -97,22 +97,29 @@ def workplace_of(model: Model, options: Options) -> Workplace:
 @contextlib.contextmanager
 def used(folder: Path) -> Iterator[None]:
     """Let torch's compiler, and Triton below it, have their files in a folder; the processes that they start, too."""
-    with _using, contextlib.ExitStack() as stack:
+    with _using:
         wanted = {FOLDER_VARIABLE: str(folder), TRITON_VARIABLE: str(folder / "triton")}
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)
         try:
-            from torch._inductor.utils import clear_caches  # which sets the variables where they are not
-
-            clear_caches()  # it remembers where its files are
-            stack.callback(clear_caches)
+            _forget()
             yield
         finally:
+            _forget()
             for name, value in before.items():
                 if value is None:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def _forget() -> None:
+    """Let the compiler forget what it has in memory: where its files are, and which of them it need not write."""
+    from torch._inductor import utils  # sets the variables where they are not set
+
+    for known in utils._registered_caches:
+        if not hasattr(known, "_disk_cache"):  # torch's own `clear_caches` removes such files from its usual folder
+            known.cache_clear()
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor, as_array
@@ -22,6 +23,7 @@ log = logging.getLogger(__name__)
 MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time makes room
 MAX_SEEN = 64  # sizes that are remembered as having been run once
 MIN_STEPS = 2  # of a piece that is worth capturing
+ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 Key = tuple[Any, ...]
 Where = tuple[Any, Any]
 """The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
@@ -219,7 +221,8 @@ class Piece:
         self.gives = tuple(slot for slot in own if slot in needed)
         self._captures: OrderedDict[Key, Capture] = OrderedDict()
         self._seen: OrderedDict[Key, None] = OrderedDict()
-        self._is_open = len(self.steps) < MIN_STEPS  # and is never captured
+        is_gained = self.stream is not None or kernels is not None or ON_CPU or is_rehearsed()
+        self._is_open = len(self.steps) < MIN_STEPS or not is_gained  # and is never captured
         self.latest: Capture | None = None
 
     def run(self, frame: Frame, *, at_once: bool = False) -> None:

@@ -1,34 +1,10 @@
-"""Ops on images: on which device they compute, and in which order they leave the elements."""
+"""Ops on images: in which order they leave the elements, and what they make of no images."""
 
 import numpy as np
 import pytest
 from engines.torch.against import agrees, numbers
-from engines.torch.no_device import check_case
-from engines.torch.onnx_cases import cases_of
 
 torch = pytest.importorskip("torch")
-
-OPS = [
-    *("AffineGrid", "AveragePool", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "Col2Im", "Conv"),
-    *("ConvTranspose", "DFT", "DeformConv", "DepthToSpace", "GRU", "GlobalAveragePool", "GlobalMaxPool", "GridSample"),
-    *("HammingWindow", "HannWindow", "LSTM", "LpPool", "MaxPool", "MaxUnpool", "MelWeightMatrix"),
-    *("NonMaxSuppression", "RNN", "Resize", "RoiAlign", "STFT", "SpaceToDepth", "Upsample"),
-]
-
-
-@pytest.mark.parametrize("name", [name for name in cases_of(*OPS) if not name.endswith("_expanded")])
-def test_device(name):
-    check_case(name)
-
-
-def test_device_of_regions_with_any_number_of_samples():
-    from litehouse.engines.torch.ops.pooling import max_roi_pool
-    from litehouse.engines.torch.ops.sampling import roi_align
-
-    x, rois, images = (torch.empty(shape, device="meta") for shape in ((2, 3, 9, 8), (5, 4), (5,)))
-    assert roi_align(x, rois, images, output_height=2, output_width=3).shape == (5, 3, 2, 3)
-    assert max_roi_pool(x, torch.empty(5, 5, device="meta"), pooled_shape=[2, 3]).shape == (5, 3, 2, 3)
-
 
 CALLS = [
     ("convolution", "conv", {"pads": [1, 1, 1, 1]}),
