@@ -83,7 +83,10 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
     # Left to itself, the compiler puts channels last wherever there are convolutions, which 32 bits do not gain from.
     settings = {"triton.cudagraphs": False, "layout_optimization": is_last, **TRUSTED}
     # It looks for what it made before only where sizes might be unknown, though here none is.
-    sizes = FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True)
+    sizes = FakeTensorMode(
+        shape_env=ShapeEnv(assume_static_by_default=True), static_shapes=True, allow_non_fake_inputs=True
+    )
+    stand_ins = [sizes.from_tensor(example, static_shapes=True) for example in examples]
     with tracing(TracingContext(sizes)):
-        made: Function = make(graph, list(examples), options=settings)
+        made: Function = make(graph, stand_ins, options=settings)
     return made
