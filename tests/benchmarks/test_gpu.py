@@ -15,13 +15,15 @@ from benchmarks.gpu.models import Models, Network  # noqa: E402
 from benchmarks.gpu.networks import BOTH, CAPTURED, EAGER, OURS  # noqa: E402
 from benchmarks.gpu.place import Place  # noqa: E402
 from conftest import FIXTURES, ZOO  # noqa: E402
+from litehouse.engines.torch import pieces  # noqa: E402
 
 CONTAINERS = FIXTURES / "mindir" / "containers"
 
 
 @pytest.fixture
 def rehearse(results, monkeypatch):
-    """Run parts on the CPU, without torch's compiler, and read what was written."""
+    """Run parts on the CPU, captured as on a GPU but without torch's compiler, and read what was written."""
+    monkeypatch.setattr(pieces, "ON_CPU", True)
     monkeypatch.setattr(overhead, "CALLS", 3)
     monkeypatch.setattr(runner, "ROUND_SECONDS", 0.05)
     monkeypatch.setattr(runner, "WORKERS", (1,))
