@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from engines.torch.against_runtime import whole
 from formats.onnx_runs import direct
+from onnx import helper
 
 from conftest import assert_close
 from litehouse import Options, read
@@ -59,6 +62,10 @@ def words() -> bytes:
     return model(nodes, {"x": [2, 5, 6]}, {"y": None}, weights)
 
 
+def float_info(name: str) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+
+
 def built(data: bytes, form: str) -> Any:
     return TorchEngine().compile(read(data), Options(engine="torch", cache=False), form=form)
 
@@ -91,6 +98,24 @@ def test_channels_come_last_in_all_of_the_network() -> None:
     whole = [value for value in frame.device if isinstance(value, torch.Tensor) and value.shape == (2, 4, 8, 8)]
     assert whole
     assert all(value.is_contiguous(memory_format=torch.channels_last) for value in whole)
+
+
+def test_kernels_are_those_of_the_steps_as_they_are_cut_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more rows, a branch waits: steps that had kernels together are cut apart. The truth is ONNX Runtime's."""
+    monkeypatch.setattr(compiler, "compiled", lambda function, examples, *, is_last: function)
+    plain = helper.make_graph([node("Add", "r one", "t")], "plain", [], [float_info("t")])
+    counted = [node("NonZero", "r", "z"), node("Size", "z", "k"), node("Cast", "k", "f", to=1), node("Add", "r f", "e")]
+    waiting = helper.make_graph(counted, "waiting", [], [float_info("e")])
+    nodes = [
+        *(node("Relu", "x", "r"), node("Neg", "r", "n"), node("Size", "x", "s"), node("Greater", "s four", "c")),
+        node("If", "c", "i", then_branch=waiting, else_branch=plain),
+        *(node("Mul", "i n", "m"), node("Add", "m one", "y")),
+    ]
+    data = whole(nodes, {"x": drawn(2, 2)}, ["y"], {"four": np.array(4), "one": np.float32(1)})
+    runner = built(data, COMPILED).bind()
+    for rows in (2, 2, 4, 4, 2, 2, 4):
+        x = drawn(rows, 2)
+        assert_close(runner.run([x])[0], direct(data, {"x": x})[0])
 
 
 # With kernels that are made for the network ---------------------------------------------------------------------------

@@ -238,6 +238,60 @@ def test_numbers_that_a_piece_knows_beforehand_are_part_of_what_it_depends_on(ca
     assert not any("TfIdf" in each for each in captured)
 
 
+def test_numbers_that_two_steps_wait_for_are_read_in_each_run() -> None:
+    """The second one finds them on the CPU already, but must not be captured with them. The truth is numpy's."""
+    nodes = [
+        *(node("Slice", ["y", "zero", "k"], ["a"]), node("Relu", ["y"], ["p"]), node("Neg", ["p"], ["q"])),
+        *(node("Slice", ["q", "zero", "k"], ["s"]), node("Add", ["s", "s"], ["b"])),
+    ]
+    taken = [node("ReduceSum", ["x"], ["n"], keepdims=1), node("Cast", ["n"], ["k"], to=T.INT64)]
+    y = np.arange(10, dtype=np.float32)
+    for before, name in (([], "k"), (taken, "x")):
+        example = np.array([1]) if name == "k" else np.float32([1])
+        runner = bound(whole([*before, *nodes], {name: example, "y": y}, ["a", "b"], {"zero": np.array([0])}))
+        for count in (2, 2, 2, 1, 6, 0, 2):
+            a, b = runner.run([np.full_like(example, count), y - count])
+            np.testing.assert_array_equal(a, (y - count)[:count])
+            np.testing.assert_array_equal(b, -2 * np.maximum(y - count, 0)[:count])
+
+
+def test_known_numbers_that_are_on_the_device_too_are_not_taken_for_those_of_another_run() -> None:
+    """The loop waits, and takes the count of rows to the device; the steps behind it see no other size."""
+    body = helper.make_graph(
+        [
+            *(node("Add", ["s", "n"], ["s2"]), node("Less", ["s2", "most"], ["c2"])),
+            node("Squeeze", ["c2"], ["c3"]),
+        ],
+        "body",
+        [value("i", T.INT64, []), value("c", T.BOOL, []), value("s", T.INT64, [1])],
+        [value("c3", T.BOOL, []), value("s2", T.INT64, [1])],
+    )
+    nodes = [
+        *(node("Shape", ["x"], ["n"], end=1), node("Loop", ["", "", "start"], ["total"], body=body)),
+        *(node("Expand", ["v", "n"], ["e"]), node("Neg", ["e"], ["y"])),
+    ]
+    inputs = {"x": rows(2), "start": np.array([0]), "most": np.array([5]), "v": np.float32([1])}
+    runner = bound(whole(nodes, inputs, ["y", "total"]))
+    for count in (2, 2, 2, 3, 3, 1):
+        found, total = runner.run([rows(count), np.array([0]), np.array([5]), np.float32([count])])
+        np.testing.assert_array_equal(found, np.full(count, -count, np.float32))
+        assert total.tolist() == [-(-5 // count) * count]
+
+
+def test_what_is_computed_elsewhere_is_no_part_of_what_a_piece_depends_on(captured: list[str]) -> None:
+    """Else each run of other numbers would be captured anew."""
+    nodes = [
+        *(node("CDist", ["x", "x"], ["d"], domain="com.microsoft"), node("Neg", ["d"], ["n"])),
+        node("Mul", ["n", "n"], ["y"]),
+    ]
+    data = whole(nodes, {"x": rows(2)}, ["y"])
+    runner = bound(data)
+    for more in range(4):
+        x = rows(2) * (more + 1)
+        np.testing.assert_allclose(runner.run([x])[0], direct(data, {"x": x})[0], rtol=1e-6)
+    assert captured == ["Neg Mul"]
+
+
 COUNTS: dict[str, Any] = {
     "mode": "TF",
     "min_gram_length": 1,

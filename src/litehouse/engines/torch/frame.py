@@ -80,14 +80,14 @@ class Step:
         except Exception as error:
             raise EngineError(f"{self}: {type(error).__name__}: {error}") from error
         if self.control is None:
-            is_known = self.is_on_host or self.gives_known or self.is_lacking
+            is_known = self.is_on_host or self.gives_known
             for slot, value in zip(self.outputs, results, strict=False):
                 if slot != NONE:
-                    frame.put(slot, value, is_known=is_known or not frame.is_there(value))
+                    frame.put(slot, value, is_known=is_known or (self not in frame.waits and not frame.is_there(value)))
         if len(frame.waits) > waits:
             frame.waits.add(self)  # too, where a step inside did
         for slot in self.frees:
-            frame.device[slot] = frame.host[slot] = None
+            frame.free(slot)
 
     def _results(self, frame: Frame) -> Sequence[Any]:
         if not self.is_lacking and self.function is not None:
@@ -188,8 +188,11 @@ class Frame:
 
     Attributes:
         device: The values on the device.
-        host: The values on the CPU; where both have one, they are equal.
-        fed: What the caller has given, on the CPU, until it is on the device.
+        host: The values whose numbers are known, on the CPU: constants, and what follows from sizes. Where the device
+            has one, too, they are equal.
+        fed: Tensors on the CPU that are other ones in each run, by slot: what the caller has given, and what was
+            computed there from numbers of the device.
+        read: What was copied from the device, by slot: what it was there, and the copy.
         place: The device.
         waits: The steps that made the CPU wait for the device, as they must know numbers that it computes.
         notes: Takes all that follows from the sizes alone, in order; None where nothing is noted.
@@ -204,6 +207,7 @@ class Frame:
         """Begin with the constants, on the CPU and on the device."""
         self.host, self.device, self.place = list(constants), list(weights), place
         self.fed: dict[int, Tensor] = {}
+        self.read: dict[int, tuple[Any, Any]] = {}
         self.waits: set[Step] = set()
         self.notes: list[Any] | None = None
         self.reads: Iterator[Any] | None = None
@@ -219,9 +223,9 @@ class Frame:
         other.told, other.finish = self.told, self.finish
         return other
 
-    def has(self, slot: int) -> bool:
-        """Whether a slot has a value that is on the device, or will be."""
-        return self.device[slot] is not None or slot in self.fed
+    def varies(self, slot: int) -> bool:
+        """Whether a slot has a value that is not known beforehand."""
+        return self.host[slot] is None and (self.device[slot] is not None or slot in self.fed)
 
     def on_device(self, slot: int) -> Any:
         """A value on the device."""
@@ -232,15 +236,22 @@ class Frame:
         return value
 
     def on_host(self, slot: int, step: Step) -> Any:
-        """A value whose numbers are known; `step` waits for them."""
-        value = self.host[slot]
-        if value is None:
-            given = self.fed.get(slot)
-            if given is None and self.finish is not None:
+        """A value whose numbers are needed; `step` waits for them where they are not known."""
+        if self.host[slot] is not None:
+            return self.host[slot]
+        self.waits.add(step)  # also where another one has waited for them before: what was captured must not have them
+        return self.fed[slot] if slot in self.fed else self._copied(slot)
+
+    def _copied(self, slot: int) -> Any:
+        """A value of the device, on the CPU."""
+        value = self.device[slot]
+        source, copy = self.read.get(slot, (None, None))
+        if source is not value:
+            if self.finish is not None:
                 self.finish()
-            value = self.host[slot] = _download(self.device[slot]) if given is None else given
-            self.waits.add(step)
-        return value
+            copy = _download(value)
+            self.read[slot] = value, copy
+        return copy
 
     def anywhere(self, slot: int) -> Any:
         """A value, wherever it is."""
@@ -293,8 +304,19 @@ class Frame:
 
     def put(self, slot: int, value: Any, *, is_known: bool = False) -> None:
         """Put a value into a slot."""
-        self.device[slot], self.host[slot] = (None, value) if is_known else (value, None)
+        is_there = not is_known and self.is_there(value)
+        is_fed = not is_known and not is_there and isinstance(value, torch.Tensor)
+        self.device[slot] = value if is_there else None
+        self.host[slot] = None if is_there or is_fed else value
         self.fed.pop(slot, None)
+        if is_fed:
+            self.fed[slot] = value
+
+    def free(self, slot: int) -> None:
+        """Forget a value."""
+        self.device[slot] = self.host[slot] = None
+        self.fed.pop(slot, None)
+        self.read.pop(slot, None)
 
 
 def uses_of(step: Step) -> Iterable[int]:

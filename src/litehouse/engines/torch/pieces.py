@@ -82,7 +82,7 @@ class Capture:
         Raises:
             WaitsError: It cannot be captured.
         """
-        self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.has(slot)}
+        self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.varies(slot)}
         self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
@@ -139,12 +139,13 @@ class Capture:
             frame = self._again(dict(zip(takes, tensors, strict=True)))
             return [*(frame.device[slot] for slot in gives), *(flags for flags, _ in frame.wrong)]
 
-        function = kernels.find((self._piece.steps[0], key), traced, list(takes.values()))
+        what = (tuple(self._piece.steps), self._piece.gives)  # they may be cut in another way next time
+        function = kernels.find((what, key), traced, list(takes.values()))
 
         def run() -> Frame:
             frame = warm.copy()
             found = function(*takes.values())
-            for slot, tensor in zip(gives, found, strict=False):
+            for slot, tensor in zip(gives, found[: len(gives)], strict=True):
                 frame.device[slot] = tensor
             frame.wrong = [(flags, texts) for flags, (_, texts) in zip(found[len(gives) :], warm.wrong, strict=True)]
             return frame
@@ -275,11 +276,11 @@ class Piece:
             return None
         for slot in self.reads:
             value = frame.device[slot] if frame.device[slot] is not None else frame.fed.get(slot)
-            known = frame.host[slot] if value is None else None
-            if isinstance(value, torch.Tensor):
-                parts.append((slot, value.dtype, tuple(value.shape), value.stride()))
-            elif isinstance(known, torch.Tensor):
+            known = frame.host[slot]
+            if isinstance(known, torch.Tensor):
                 parts.append((slot, known.dtype, tuple(known.shape), as_array(known).tobytes()))
+            elif known is None and isinstance(value, torch.Tensor):
+                parts.append((slot, value.dtype, tuple(value.shape), value.stride()))
             elif value is not None or known is not None:
                 return None  # a sequence, or text
         return tuple(parts)
