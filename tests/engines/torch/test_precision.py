@@ -29,6 +29,37 @@ def test_they_hold_inside_and_are_put_back() -> None:
     assert settings() == (True, True, False)
 
 
+def test_what_a_program_asked_of_products_in_the_older_way_stays() -> None:
+    before = torch.get_float32_matmul_precision()
+    try:
+        for word in ("medium", "high", "highest"):
+            torch.set_float32_matmul_precision(word)
+            for precision in ("fp32", "tf32"):
+                with computing(precision):
+                    assert torch.get_float32_matmul_precision() == ("highest" if precision == "fp32" else "high")
+                assert torch.get_float32_matmul_precision() == word
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_what_a_program_asked_for_in_the_newer_way_stays() -> None:
+    """Torch then refuses to tell what the older settings are. 32 bits are 32 bits, whatever they inherit."""
+    kinds = [torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn]
+    torch.backends.cuda.matmul.allow_tf32 = False
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        for words in (("tf32", "ieee", "tf32"), ("ieee", "tf32", "ieee")):
+            for kind, word in zip(kinds, words, strict=True):
+                kind.fp32_precision = word
+            for precision, inside in (("fp32", "ieee"), ("tf32", "tf32")):
+                with computing(precision):
+                    assert [kind.fp32_precision for kind in kinds] == [inside] * 3
+                assert tuple(kind.fp32_precision for kind in kinds) == words
+    finally:
+        for kind, word in zip(kinds, before, strict=True):
+            kind.fp32_precision = word
+
+
 def test_they_hold_until_the_last_thread_has_gone() -> None:
     first_is_in, second_is_in, first_is_out = threading.Event(), threading.Event(), threading.Event()
     seen: list[tuple[bool, bool, bool]] = []

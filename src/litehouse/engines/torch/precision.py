@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 LIMIT = 10  # kernels of a convolution that are tried at most
+FLAGS = {"enabled": True, "benchmark": True, "benchmark_limit": LIMIT, "deterministic": False}
 
 
 class _Setting:
@@ -51,14 +53,45 @@ def computing(precision: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _set(is_short: bool) -> Iterator[None]:
-    products = torch.backends.cuda.matmul.allow_tf32
-    settings = {"enabled": True, "benchmark": True, "benchmark_limit": LIMIT, "deterministic": False}
-    with torch.backends.cudnn.flags(**settings, allow_tf32=is_short):
-        torch.backends.cuda.matmul.allow_tf32 = is_short
-        try:
-            yield
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = products
+    """Torch has these settings twice, and does not read the older ones where both contradict each other.
+
+    So both are set, and put back as far as they could be read. A newer one may have been left to the one above it.
+    """
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
+    kinds = ((torch.backends.cuda.matmul, cudnn), (cudnn.conv, cudnn), (cudnn.rnn, cudnn), (mkldnn.matmul, mkldnn))
+    words = [(kind, _inherited(kind.fp32_precision, above.fp32_precision)) for kind, above in kinds]
+    products, convolutions = _older(torch.get_float32_matmul_precision), _older(lambda: cudnn.allow_tf32)
+    flags = {name: getattr(cudnn, name) for name in FLAGS if getattr(cudnn, name) is not None}  # one needs a GPU
+    try:
+        torch.set_float32_matmul_precision("high" if is_short else "highest")
+        cudnn.allow_tf32 = is_short
+        for kind, _ in kinds[:3]:
+            kind.fp32_precision = "tf32" if is_short else "ieee"
+        for name in flags:
+            setattr(cudnn, name, FLAGS[name])
+        yield
+    finally:
+        for name, value in flags.items():
+            setattr(cudnn, name, value)
+        if convolutions is not None:
+            cudnn.allow_tf32 = convolutions
+        if products is not None:
+            torch.set_float32_matmul_precision(products)
+        for kind, word in words:
+            kind.fp32_precision = word
+
+
+def _inherited(word: str, above: str) -> str:
+    """A setting as it was made: a word that is the one above it is not its own."""
+    return "none" if word == above else word
+
+
+def _older(read: Callable[[], Any]) -> Any:
+    """An older setting; None where a newer one contradicts it."""
+    try:
+        return read()
+    except RuntimeError:
+        return None
 
 
 def _renew() -> None:
