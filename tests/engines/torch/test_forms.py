@@ -22,6 +22,7 @@ from litehouse.engines.torch import compiled as compiler  # noqa: E402
 from litehouse.engines.torch.engine import TorchEngine  # noqa: E402
 
 RNG = np.random.default_rng(0)
+INT64 = onnx.TensorProto.INT64
 LAST, COMPILED, BOTH = "channels last", "compiled", "compiled channels last"
 
 
@@ -116,6 +117,33 @@ def test_kernels_are_those_of_the_steps_as_they_are_cut_now(monkeypatch: pytest.
     for rows in (2, 2, 4, 4, 2, 2, 4):
         x = drawn(rows, 2)
         assert_close(runner.run([x])[0], direct(data, {"x": x})[0])
+
+
+def test_kernels_take_the_same_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that runs takes the count of rows to the device; the steps behind it know it either way."""
+    make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx
+    monkeypatch.setattr(compiler, "compiled", lambda function, examples, *, is_last: make_fx(function)(*examples))
+    kinds = {"i": INT64, "c": onnx.TensorProto.BOOL, "s": INT64}
+    body = helper.make_graph(
+        [node("Add", "s n", "t"), node("Identity", "c", "d")],
+        "body",
+        [helper.make_tensor_value_info(name, kind, [1] if name == "s" else []) for name, kind in kinds.items()],
+        [
+            helper.make_tensor_value_info("d", onnx.TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", INT64, [1]),
+        ],
+    )
+    nodes = [
+        *(node("Shape", "x", "n", end=1), helper.make_node("Loop", ["k", "", "v"], ["total"], body=body)),
+        *(node("Add", "total n", "a"), node("Neg", "a", "y")),
+    ]
+    data = whole(nodes, {"x": drawn(1), "k": np.array(1), "v": np.array([1])}, ["y"])
+    program = built(data, COMPILED)
+    for count in (1, 0, 2):
+        runner = program.bind()
+        for more in range(3):
+            (found,) = runner.run([drawn(3), np.array(count), np.array([more])])
+            assert found.tolist() == [-(more + 3 * count + 3)]
 
 
 # With kernels that are made for the network ---------------------------------------------------------------------------

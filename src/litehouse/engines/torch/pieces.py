@@ -86,7 +86,8 @@ class Capture:
         self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
-        self._frame.device[:] = [self.inputs.get(slot, value) for slot, value in enumerate(frame.device)]
+        for slot in piece.reads:
+            self._frame.device[slot] = self.inputs.get(slot)  # what is known is noted where it is needed
         self._notes: list[Any] = []
         self.fill(frame)
         with _capturing:
@@ -139,7 +140,8 @@ class Capture:
             frame = self._again(dict(zip(takes, tensors, strict=True)))
             return [*(frame.device[slot] for slot in gives), *(flags for flags, _ in frame.wrong)]
 
-        what = (tuple(self._piece.steps), self._piece.gives)  # they may be cut in another way next time
+        # The steps may be cut in another way next time.
+        what = (tuple(self._piece.steps), self._piece.gives, tuple(takes))
         function = kernels.find((what, key), traced, list(takes.values()))
 
         def run() -> Frame:
