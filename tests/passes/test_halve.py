@@ -219,6 +219,13 @@ def test_inputs_that_are_too_large() -> None:
     halved(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": np.zeros((8, 8), "f")}), {"x": drawn(8, 8) * np.float32(1e6)})
 
 
+def test_attributes_that_are_too_large() -> None:
+    """What a Pad fills with was an attribute once, as the bounds of a Clip were."""
+    pad = node("Pad", "c", "y", pads=(0, 0, 1, 1), value=-1e9)
+    nodes = [node("MatMul", "x w", "a"), node("Clip", "a", "c", min=0.0, max=3e38), pad]
+    assert in_half(halved(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": W}, opset=10))) == ["MatMul", "Clip"]
+
+
 @pytest.mark.parametrize("factor", [1e5, 1e6, 1e-6, 1e-9])
 def test_factors_that_half_precision_does_not_have(factor: float) -> None:
     """Small weights, which are made large, and the other way round."""

@@ -92,7 +92,7 @@ class _Halving:
         is_known = node.domain in DOMAINS and all(_dtype(value) is not None for value in values)
         if not is_known or not places or has_graphs(node) or node in self._exact:
             return False
-        if (node.op_type in NORMS and len(node.outputs) > 1) or _is_square(node):
+        if (node.op_type in NORMS and len(node.outputs) > 1) or _is_square(node) or _states_more(node):
             return False
         moving = [node.inputs[place] for place in places if not _is_constant(node.inputs[place])]
         follows = node.op_type in (FOLLOWING if moving else TABLES) and all(value in self._halves for value in moving)
@@ -173,6 +173,12 @@ def _is_decision(node: ir.Node) -> bool:
 def _is_square(node: ir.Node) -> bool:
     """Whether a value is multiplied with itself: that is too large in 16 bits from 256 on."""
     return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
+
+
+def _states_more(node: ir.Node) -> bool:
+    """Whether an attribute is too large for half precision, as what an old Pad fills with; to a Clip it is no bound."""
+    numbers = [each.as_float() for each in node.attributes.values() if each.type == ir.AttributeType.FLOAT]
+    return node.op_type != "Clip" and any(abs(number) > LARGEST for number in numbers)
 
 
 def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:

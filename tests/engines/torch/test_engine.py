@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,15 @@ def test_programs_are_not_kept(tmp_path: Path) -> None:
         program.save(tmp_path)
     with pytest.raises(EngineError, match="keeps no programs"):
         ENGINE.restore(tmp_path, Names.of(read), Options(engine="torch"), "fp32")
+
+
+def test_weights_that_the_device_has_no_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("litehouse.engines.torch.ipc.allocate", full)
+    with pytest.raises(EngineError, match=r"the weights cannot be put on cpu: CUDA out of memory"):
+        ENGINE.compile(litehouse.read(mlp()), Options(engine="torch", cache=False))
 
 
 def test_a_domain_that_is_not_known() -> None:

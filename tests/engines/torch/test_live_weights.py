@@ -76,6 +76,24 @@ def test_what_depends_on_weights_alone_is_computed_when_they_change() -> None:
     assert program.weights[program.lowered.derived[0].outputs[0]].data_ptr() == place  # what is captured reads it there
 
 
+def test_a_size_that_depends_on_a_weight() -> None:
+    """It is another one behind an update, so that there is no memory of its own for it."""
+    nodes = [
+        node("NonZero", "w", "z"),
+        node("Cast", "z", "f", to=1),
+        node("ReduceSum", "f", "s"),
+        node("Add", "x s", "y"),
+    ]
+    weights = {"w": np.float32([0, 1, 1, 1])}
+    session = litehouse.load(
+        model(nodes, {"x": (1, 1)}, {"y": None}, weights), engine="torch", updatable=["w"], cache=False
+    )
+    x = np.float32([[0.5]])
+    for new in ([0, 1, 1, 1], [0, 0, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]):
+        session.update_weights({"w": np.float32(new)})
+        assert session.run([x])[0].tolist() == [[0.5 + sum(np.flatnonzero(new))]]
+
+
 def test_a_tensor_of_torch_as_a_weight() -> None:
     session = litehouse.load(mlp(), engine="torch", updatable=["w1"], cache=False)
     info = session.weights["w1"]

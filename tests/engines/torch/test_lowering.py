@@ -53,6 +53,12 @@ def test_large_results_are_not_kept() -> None:
         assert ops(whole(nodes, {"x": np.ones((1, 1), np.float32)}, ["y"], constants)) == expected
 
 
+def test_operands_that_are_only_large_together_are_not_expanded() -> None:
+    nodes = [node("Expand", ["w", "n"], ["e"]), node("Mul", ["e", "e"], ["s"]), node("Add", ["s", "x"], ["y"])]
+    constants = {"w": np.ones((MAX_FOLDED, 1), np.float32), "n": np.array([1, MAX_FOLDED])}
+    assert ops(whole(nodes, {"x": np.ones((1, 1), np.float32)}, ["y"], constants)) == ["Expand", "Mul", "Add"]
+
+
 def test_what_draws_is_not_computed_beforehand() -> None:
     nodes = [node("RandomNormal", [], ["r"], shape=[64]), node("Add", ["r", "x"], ["y"])]
     inputs = {"x": np.zeros(64, np.float32)}

@@ -111,7 +111,10 @@ class TorchEngine:
         how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
         how["workplace"] = workplace_of(model, options) if COMPILED in form else None
         others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
-        program = TorchProgram(lowered, names, where, precision, others=others, **how)
+        try:
+            program = TorchProgram(lowered, names, where, precision, others=others, **how)
+        except RuntimeError as error:
+            raise EngineError(f"{model.path}: the weights cannot be put on {where}: {error}") from error
         arenas.add(program.arena)
         program.is_rewritten = is_rewritten
         return program

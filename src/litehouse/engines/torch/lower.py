@@ -208,7 +208,8 @@ class _Lowering:
 
     def _follows_from_weights(self, step: Step) -> bool:
         slots = [slot for slot in step.inputs if slot != NONE]
-        is_computed = not step.is_lacking and not step.gives_known and step.op not in DRAWING
+        is_read = any(step.known[place] and slot in self._fixed for place, slot in enumerate(step.inputs))
+        is_computed = not step.is_lacking and not step.gives_known and not is_read and step.op not in DRAWING
         are_fixed = all(slot in self._fixed or self._constants[slot] is not None for slot in slots)
         return is_computed and are_fixed and any(slot in self._fixed for slot in slots)
 
@@ -225,7 +226,11 @@ class _Lowering:
             start, limit, delta = (float(value) for value in known)
             return delta != 0 and (limit - start) / delta <= MAX_FOLDED
         size = float(np.prod(known[-1].double().numpy())) if known else 0.0
-        return size * (math.prod(known[0].shape) if step.op == "Tile" else 1) <= MAX_FOLDED
+        if step.op == "Tile":
+            size *= math.prod(known[0].shape)
+        elif step.op == "Expand":
+            size = _broadcast_size(known[0].shape, known[1].tolist())
+        return size <= MAX_FOLDED
 
     def _folded(self, step: Step) -> Step | None:
         """Compute a step that depends on constants alone; keep it where that fails: it may never be reached."""
@@ -287,6 +292,14 @@ def _kind(value: ir.Value) -> tuple[torch.dtype, tuple[int, ...]]:
     dtype = dtype_of(value.dtype) if value.dtype is not None else None
     sizes = () if value.shape is None else tuple(size if isinstance(size, int) else 0 for size in value.shape)
     return dtype or torch.float32, sizes
+
+
+def _broadcast_size(*shapes: Sequence[int]) -> float:
+    """The size of what comes of operands of these shapes; 0 where nothing does."""
+    try:
+        return float(math.prod(np.broadcast_shapes(*map(tuple, shapes))))
+    except ValueError:
+        return 0.0
 
 
 def _constant(attributes: dict[str, Any]) -> Any:

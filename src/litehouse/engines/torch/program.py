@@ -95,13 +95,16 @@ class TorchProgram:
                 if slot != NONE:
                     frame.device[slot] = None
         with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
-            frame.run(self.lowered.derived)
+            frame.run_noted(self.lowered.derived)
+        _check(frame.wrong)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
             if before is None:
                 self.weights[slot] = value
             elif before.data_ptr() != value.data_ptr():  # a view of a weight has changed with it
                 before.copy_(value)
+        if self.place.type == "cuda":
+            torch.cuda.current_stream(self.place).synchronize()  # runners have streams of their own
 
     def frame(self, given: Sequence[Any]) -> Frame:
         """A frame with the constants and these inputs, which are tensors, or text."""
@@ -286,6 +289,8 @@ class TorchRunner:
                 raise EngineError(f"{self._path}: torch failed while running: {error}") from error
             except torch.OutOfMemoryError as error:
                 raise EngineError(f"{self._path}: the GPU has not enough memory: {error}") from error
+            except RuntimeError as error:  # of the GPU, as of a kernel that was begun before
+                raise EngineError(f"{self._path}: torch failed while running: {error}") from error
 
     def _filled(self, given: Sequence[Any]) -> Frame:
         """A frame on which all parts have run."""
