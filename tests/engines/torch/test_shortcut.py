@@ -13,7 +13,7 @@ from onnx import helper
 
 import litehouse
 from litehouse import EngineError, Options, read
-from litehouse.engines.torch import shortcut
+from litehouse.engines.torch import pieces, shortcut
 from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.pieces import Capture
 from onnx_models import model, node
@@ -132,7 +132,8 @@ def test_places_that_never_come_again_are_forgotten(monkeypatch: pytest.MonkeyPa
     runner, held = runner_of(SQUARE), [aligned(numbers(seed)) for seed in range(12)]
     for given in held:
         runner.run_tensors([given])
-        assert len(runner._shortcut._times) <= 4
+        (way,) = runner._shortcuts.values()
+        assert len(way._times) <= 4
 
 
 @pytest.mark.parametrize("form", ["", pytest.param("compiled", marks=needs_compiler)])
@@ -205,3 +206,23 @@ def test_live_weights_change_on_every_way() -> None:
         x = place.numpy().copy()
         for found in (session.run([x])[0], session.run([place])[0].numpy()):
             np.testing.assert_allclose(found, np.maximum(x @ w, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_that_come_in_turn_keep_their_ways(recorded: list[str]) -> None:
+    runner = runner_of(model([node("Relu", "x", "a"), node("Sub", "a x", "y")], {"x": ["n", 4]}, {"y": ["n", 4]}))
+    for seed in range(12):
+        for count in (1, 2, 3):
+            x = numbers(seed, (count, 4))
+            np.testing.assert_array_equal(runner.run([x])[0], truth(x))
+    assert sorted(recorded) == ["arrays"] * 3 + ["own"] * 3
+
+
+def test_ways_go_with_what_was_captured_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MAX_CAPTURES", 2)
+    runner = runner_of(model([node("Relu", "x", "a"), node("Sub", "a x", "y")], {"x": ["n", 4]}, {"y": ["n", 4]}))
+    for count in (1, 2, 1, 3, 1, 4, 1):
+        for seed in range(4):
+            x = numbers(seed, (count, 4))
+            np.testing.assert_array_equal(runner.run([x])[0], truth(x))
+        assert len(runner._shortcuts) <= 2
+        assert ((1, 4),) in runner._shortcuts  # the one that is used most is not the one that makes room

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import threading
 from collections import OrderedDict
@@ -31,6 +32,7 @@ Where = tuple[Any, Any]
 Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
+_uses = itertools.count()
 
 
 class WaitsError(Exception):
@@ -88,6 +90,7 @@ class Capture:
         inputs: That memory, by slot.
         own: What runs over it.
         host: Outputs that are known beforehand, by slot: they follow from the sizes.
+        used: Tells which of two captures was used last.
     """
 
     def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
@@ -103,6 +106,7 @@ class Capture:
         self._frame.device[:] = [self.inputs.get(slot, value) for slot, value in enumerate(frame.device)]
         self._notes: list[Any] = []
         self.fill(frame)
+        self.use()
         self._run: Callable[..., Frame]
         with _capturing:
             warm = self._again(notes=self._notes, is_dry=True)
@@ -195,6 +199,10 @@ class Capture:
 
         return run
 
+    def use(self) -> None:
+        """Note that it is used: others make room before it."""
+        self.used = next(_uses)
+
     def fill(self, frame: Frame) -> None:
         """Copy what a frame has for the inputs to where they are read from."""
         for slot, own in self.inputs.items():
@@ -263,7 +271,7 @@ class Piece:
         self.uses = frozenset(slot for step in steps for slot in uses_of(step))
         self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
         self.gives = tuple(slot for slot in own if slot in needed)
-        self._captures: OrderedDict[Key, Capture] = OrderedDict()
+        self._captures: dict[Key, Capture] = {}
         self._seen: OrderedDict[Key, None] = OrderedDict()
         is_gained = self.stream is not None or kernels is not None or ON_CPU or is_rehearsed()
         self._is_open = len(self.steps) < MIN_STEPS or not is_gained  # and is never captured
@@ -300,17 +308,20 @@ class Piece:
             self._seen.pop(key, None)
             self._captures[key] = capture
             if len(self._captures) > MAX_CAPTURES:
-                self._captures.popitem(last=False)
+                del self._captures[min(self._captures, key=lambda known: self._captures[known].used)]
         else:
             if key is not None:
                 self._seen[key] = None
                 if len(self._seen) > MAX_SEEN:
                     self._seen.popitem(last=False)
             return frame.run_noted(self.steps)
-        if key is not None:
-            self._captures.move_to_end(key)
+        capture.use()
         self.latest = capture
         capture.replay(frame)
+
+    def has(self, capture: Capture) -> bool:
+        """Whether a capture was not dropped."""
+        return any(capture is own for own in self._captures.values())
 
     def _key(self, frame: Frame) -> Key | None:
         """What a capture depends on; None where there is something that cannot be captured."""

@@ -59,7 +59,12 @@ class Arrays:
 
 
 class Shortcut:
-    """A captured model. What a way needs is made when it is first gone."""
+    """A captured model. What a way needs is made when it is first gone.
+
+    Attributes:
+        capture: The model, captured.
+        takes_arrays: Whether it is a way for arrays: large ones are better copied from where they are.
+    """
 
     def __init__(
         self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any, path: str, at_work: AtWork
@@ -74,7 +79,7 @@ class Shortcut:
             path: The model's file, for error texts.
             at_work: Where things are captured.
         """
-        self._capture, self._fed, self._given = capture, fed, given
+        self.capture, self._fed, self._given = capture, fed, given
         self._stream, self._path, self._at_work = stream, path, at_work
         self._inputs = [(place, capture.inputs[slot]) for place, slot in enumerate(fed) if slot in capture.inputs]
         tensors = [*(own for _, own in self._inputs), *(capture.own.device[slot] for slot in given)]
@@ -87,7 +92,8 @@ class Shortcut:
         """The outputs for arrays, which have the sizes of the capture; nothing is under way on other streams."""
         if self._arrays is None:
             with self._at_work():
-                self._arrays = Arrays(self._capture, self._fed, self._given)
+                self._arrays = Arrays(self.capture, self._fed, self._given)
+        self.capture.use()
         way, stream = self._arrays, self._stream
         for place, own in way.inputs:
             np.copyto(own, inputs[place])
@@ -111,12 +117,13 @@ class Shortcut:
 
         What comes again and again from the same place is read there.
         """
+        self.capture.use()
         key = tuple([_place(inputs[place]) for place, _ in self._inputs])
         recording = self._bound.get(key)
         if recording is None:
             recording = self._bind(key, inputs)
         if recording is None:
-            recording = self._capture.own
+            recording = self.capture.own
             for place, own in self._inputs:
                 own.copy_(inputs[place], non_blocking=True)
         recording.graph.replay()
@@ -133,7 +140,7 @@ class Shortcut:
             return None
         tensors = {self._fed[place]: inputs[place] for place, _ in self._inputs}
         with self._at_work():
-            recording = self._bound[key] = self._capture.record(tensors)
+            recording = self._bound[key] = self.capture.record(tensors)
         return recording
 
 
