@@ -304,6 +304,20 @@ COUNTS: dict[str, Any] = {
 }
 
 
+def test_known_numbers_that_a_piece_uses_itself_stay_known(captured: list[str]) -> None:
+    """The steps behind the one that waits need not wait for the count of rows, which the first ones compute with."""
+    nodes = [
+        *(node("Shape", ["x"], ["n"], end=1), node("Add", ["n", "k"], ["m"]), node("Neg", ["m"], ["o"])),
+        *(node("NonZero", ["x"], ["z"]), node("Expand", ["v", "n"], ["e"]), node("Neg", ["e"], ["y"])),
+    ]
+    runner = bound(whole(nodes, {"x": rows(2), "k": np.array([1]), "v": np.float32([1])}, ["y", "o", "z"]))
+    for count in (2, 2, 2, 3, 3, 3):
+        found, more, _ = runner.run([rows(count), np.array([5]), np.float32([count])])
+        assert found.tolist() == [-count] * count
+        assert more.tolist() == [-5 - count]
+    assert set(captured) == {"Shape Add Neg", "Expand Neg"}
+
+
 @pytest.mark.parametrize("kind", [T.BFLOAT16, T.FLOAT16, T.BOOL, T.UINT64])
 def test_known_numbers_of_any_type(kind: int, captured: list[str]) -> None:
     """They follow from the sizes, and are used behind a step that waits."""

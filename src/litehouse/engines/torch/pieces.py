@@ -27,8 +27,6 @@ MAX_SEEN = 64  # sizes that are remembered as having been run once
 MIN_STEPS = 2  # of a piece that is worth capturing
 ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 Key = tuple[Any, ...]
-Where = tuple[Any, Any]
-"""The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
 Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
@@ -113,7 +111,7 @@ class Capture:
             warm = self._again(notes=self._notes, is_dry=True)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
-            self.host = {slot: warm.host[slot] for slot in piece.gives if warm.device[slot] is None}
+            self.host = {slot: warm.host[slot] for slot in piece.gives if warm.host[slot] is not None}
             self._run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
             del warm
             if frame.place.type == "cuda":
@@ -260,16 +258,17 @@ class Piece:
         gives: The slots that something behind them uses.
         kernels: Has the kernels that are made for them; None where none are.
         stream: The stream that they are captured on; None on the CPU.
-        pool: The memory that graphs use between steps.
+        pool: The memory that their graphs use between steps, None on the CPU. Only one of these is replayed in a run.
+            Graphs of other pieces would overwrite what this one gives, where they were captured before it.
         latest: What the last run has replayed; None where it went step by step.
     """
 
     def __init__(
-        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], where: Where, kernels: Kernels | None
+        self, steps: Sequence[Step], constant: frozenset[int], needed: set[int], stream: Any, kernels: Kernels | None
     ) -> None:
         """Join steps; nothing is captured yet."""
         self.steps, self.kernels = list(steps), kernels
-        self.stream, self.pool = where
+        self.stream, self.pool = stream, None if stream is None else torch.cuda.graph_pool_handle()
         own = {slot: None for step in steps for slot in step.outputs if slot != NONE}
         self.uses = frozenset(slot for step in steps for slot in uses_of(step))
         self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
@@ -348,7 +347,7 @@ def cut(
     waiting: set[Step],
     kept: Sequence[int],
     constant: frozenset[int],
-    where: Where,
+    stream: Any,
     kernels: Kernels | None = None,
 ) -> list[Piece | Step]:
     """Steps as pieces, with those that wait between them.
@@ -358,7 +357,7 @@ def cut(
         waiting: Those that wait.
         kept: Slots that are needed behind all of them.
         constant: Slots that are the same in every run.
-        where: Where pieces are captured.
+        stream: The stream that pieces are captured on; None on the CPU.
         kernels: Takes the kernels that are made for the pieces; None where none are.
     """
     runs: list[list[Step]] = [[]]
@@ -370,6 +369,6 @@ def cut(
     needed, made = set(kept), list[Piece | Step]()
     for run in reversed([run for run in runs if run]):
         is_waiting = run[0] in waiting
-        made.append(run[0] if is_waiting else Piece(run, constant, needed, where, kernels))
+        made.append(run[0] if is_waiting else Piece(run, constant, needed, stream, kernels))
         needed |= {slot for step in run for slot in uses_of(step)}
     return made[::-1]

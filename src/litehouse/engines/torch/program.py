@@ -152,9 +152,7 @@ class TorchRunner:
     def __init__(self, program: TorchProgram) -> None:
         """Wrap a program; on a GPU, with a stream of its own."""
         self._program, self._path = program, program.names.path
-        is_gpu = program.place.type == "cuda"
-        self._stream = torch.cuda.Stream(program.place) if is_gpu else None
-        self._pool = torch.cuda.graph_pool_handle() if is_gpu else None
+        self._stream = torch.cuda.Stream(program.place) if program.place.type == "cuda" else None
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
         self._shortcuts: dict[Sizes, Shortcut] = {}
@@ -166,8 +164,7 @@ class TorchRunner:
         lowered = self._program.lowered
         block, constant = lowered.block, self._program.constant
         kernels = self._program.kernels if self._program.is_compiled else None
-        where = (self._stream, self._pool)
-        self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, kernels)
+        self._parts = cut(block.steps, self._waiting, block.outputs, constant, self._stream, kernels)
         self._shortcuts.clear()
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
