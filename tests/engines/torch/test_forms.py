@@ -119,6 +119,21 @@ def test_kernels_are_those_of_the_steps_as_they_are_cut_now(monkeypatch: pytest.
         assert_close(runner.run([x])[0], direct(data, {"x": x})[0])
 
 
+def test_sizes_that_no_kernels_can_be_made_for_do_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor is a full disk a reason not to run them."""
+    makers = iter([lambda make: make(), lambda _: (_ for _ in ()).throw(OSError("no space left"))])
+    monkeypatch.setattr("litehouse.engines.torch.kernels_kept.Workplace.make", lambda _, make: next(makers)(make))
+    monkeypatch.setattr(compiler, "compiled", lambda function, examples, *, is_last: function)
+    runner = built(whole([node("Relu", "x", "r"), node("Neg", "r", "y")], {"x": drawn(2, 2)}, ["y"]), COMPILED).bind()
+    for rows in (2, 2, 2, 3, 3, 3, 2):
+        x = drawn(rows, 2)
+        np.testing.assert_array_equal(runner.run([x])[0], -np.maximum(x, 0))
+    (told,) = caplog.messages
+    assert told == "a size runs in torch's own kernels: kernels cannot be made: OSError: no space left"
+
+
 def test_kernels_take_the_same_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that runs takes the count of rows to the device; the steps behind it know it either way."""
     make_fx = pytest.importorskip("torch.fx.experimental.proxy_tensor").make_fx

@@ -15,6 +15,10 @@ Function = Callable[..., list[Tensor]]
 TRUSTED = {"fx_graph_cache": True, "fx_graph_remote_cache": False, "cpp_cache_precompile_headers": False}
 
 
+class KernelsError(EngineError):
+    """Kernels cannot be made."""
+
+
 class Kernels:
     """The kernels that were made for a program; all of its runners use them."""
 
@@ -33,23 +37,21 @@ class Kernels:
         """The kernels for a key, which tells the function and the sizes; they are made where there are none.
 
         Raises:
-            EngineError: They cannot be made.
+            KernelsError: They cannot be made.
         """
         with self._lock:
             if key not in self._made:
-                self._made[key] = self._workplace.make(lambda: self._tried(function, examples))
+                try:
+                    self._made[key] = self._workplace.make(lambda: self._tried(function, examples))
+                except Exception as error:
+                    reason = str(error).strip().partition("\n")[0]
+                    raise KernelsError(f"kernels cannot be made: {type(error).__name__}: {reason}") from error
             return self._made[key]
 
     def _tried(self, function: Function, examples: Sequence[Tensor]) -> Function:
         """New kernels, that have run once: some are only chosen and loaded then."""
-        try:
-            made = compiled(function, examples, is_last=self._is_last)
-            made(*examples)
-        except EngineError:
-            raise
-        except Exception as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise EngineError(f"kernels cannot be made: {type(error).__name__}: {reason}") from error
+        made = compiled(function, examples, is_last=self._is_last)
+        made(*examples)
         _note()
         return made
 

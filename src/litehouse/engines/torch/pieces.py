@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from litehouse.device import is_rehearsed
-from litehouse.engines.torch.compiled import Kernels
+from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError, RankError
@@ -91,11 +91,18 @@ class Capture:
         used: Tells which of two captures was used last.
     """
 
-    def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
+    def __init__(self, piece: Piece, frame: Frame, key: Key, kernels: Kernels | None = None) -> None:
         """Capture a piece for what the frame holds.
+
+        Args:
+            piece: The piece.
+            frame: The values.
+            key: What the capture depends on.
+            kernels: Takes the kernels that are made for it; None for those of torch.
 
         Raises:
             WaitsError: It cannot be captured.
+            KernelsError: No kernels can be made for it.
         """
         self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.varies(slot)}
         self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
@@ -112,7 +119,7 @@ class Capture:
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
             self.host = {slot: warm.host[slot] for slot in piece.gives if warm.host[slot] is not None}
-            self._run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
+            self._run = self._again if kernels is None else self._compiled(warm, kernels, key)
             del warm
             if frame.place.type == "cuda":
                 self._run(is_dry=True)  # once as it is: kernels are chosen, and memory is taken
@@ -295,7 +302,7 @@ class Piece:
             capture.fill(frame)
         elif key is not None and (at_once or key in self._seen):
             try:
-                capture = Capture(self, frame, key)
+                capture = self._capture(frame, key, is_only_size=at_once)
             except WaitsError as error:
                 if error.steps and frame.told is None:
                     raise
@@ -320,6 +327,16 @@ class Piece:
         capture.use()
         self.latest = capture
         capture.replay(frame)
+
+    def _capture(self, frame: Frame, key: Key, *, is_only_size: bool) -> Capture:
+        """A new capture; of many sizes, those that no kernels can be made for do without."""
+        try:
+            return Capture(self, frame, key, self.kernels)
+        except KernelsError as error:
+            if is_only_size:
+                raise
+            log.warning("a size runs in torch's own kernels: %s", error)
+            return Capture(self, frame, key)
 
     def has(self, capture: Capture) -> bool:
         """Whether a capture was not dropped."""
