@@ -14,7 +14,7 @@ from formats.onnx_runs import direct
 from onnx import TensorProto as T
 from onnx import helper
 
-from litehouse import Options, read
+from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces
 from litehouse.engines.torch.engine import TorchEngine
 from onnx_models import model
@@ -118,6 +118,26 @@ def test_sizes_that_were_seen_long_ago_are_new_again(captured: list[str]) -> Non
     assert len(captured) == 1  # it was not
     check_chain(runner, 1)
     assert len(captured) == 2
+
+
+def test_sizes_that_are_too_large_to_be_captured_run_step_by_step(
+    monkeypatch: pytest.MonkeyPatch, captured: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    run, tries = pieces.Capture._again, []
+
+    def again(self: Any, *rest: Any, **options: Any) -> Any:
+        if self.inputs[0].shape[0] > 2:
+            tries.append(self)
+            raise EngineError("Add: no room") from torch.OutOfMemoryError("CUDA out of memory")
+        return run(self, *rest, **options)
+
+    monkeypatch.setattr(pieces.Capture, "_again", again)
+    runner = chain()
+    for count in (2, 2, 3, 3, 3, 2, 3):
+        check_chain(runner, count)
+    assert captured == ["Relu Add"]
+    assert len(tries) == 1
+    assert caplog.messages == ["sizes are not captured, and their steps run one by one: Add: no room"]
 
 
 def test_one_step_is_no_piece(captured: list[str]) -> None:
@@ -429,8 +449,6 @@ def test_what_follows_from_sizes_is_computed_once_for_each(captured: list[str]) 
 def test_an_error_leaves_the_runner_usable() -> None:
     nodes = [node("Relu", ["x"], ["a"]), node("MatMul", ["a", "w"], ["y"]), node("Neg", ["y"], ["z"])]
     runner = bound(whole(nodes, {"x": rows(1)}, ["z"], {"w": np.eye(3, dtype=np.float32)}))
-    from litehouse import EngineError
-
     for _ in range(3):
         np.testing.assert_array_equal(runner.run([rows(2)])[0], -np.maximum(rows(2), 0))
         with pytest.raises(EngineError, match="MatMul"):

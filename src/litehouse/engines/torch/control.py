@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from litehouse.engines.torch.frame import NONE, Block, Frame, Step
+from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.values import Tensor
 
 MAX_TRIPS = (1 << 63) - 1
@@ -131,4 +131,3 @@ CONTROL: dict[str, Callable[[Frame, Step], list[Any]]] = {
     "Scan": run_scan,
     "SequenceMap": run_map,
 }
-__all__ = ["CONTROL", "Block"]

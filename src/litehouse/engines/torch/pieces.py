@@ -282,6 +282,7 @@ class Piece:
         self.gives = tuple(slot for slot in own if slot in needed)
         self._captures: dict[Key, Capture] = {}
         self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._left_out: set[Key] = set()  # sizes that are too large to be captured
         is_gained = self.stream is not None or kernels is not None or ON_CPU or is_rehearsed()
         self._is_open = len(self.steps) < MIN_STEPS or not is_gained  # and is never captured
         self.latest: Capture | None = None
@@ -300,33 +301,49 @@ class Piece:
         capture = self._captures.get(key) if key is not None else None
         if capture is not None:
             capture.fill(frame)
-        elif key is not None and (at_once or key in self._seen):
-            try:
-                capture = self._capture(frame, key, is_only_size=at_once)
-            except WaitsError as error:
-                if error.steps and frame.told is None:
-                    raise
-                self._is_open = True  # it gives sequences, or the steps before it have exchanged what they had to
-                return frame.run_noted(self.steps)
-            except (EngineError, RuntimeError) as error:
-                if frame.told is None or isinstance(error, RankError):
-                    raise
-                log.warning("steps between ranks are not captured, and run one by one: %s", error)
-                self._is_open = True
-                return frame.run_noted(self.steps)
-            self._seen.pop(key, None)
-            self._captures[key] = capture
-            if len(self._captures) > MAX_CAPTURES:
-                del self._captures[min(self._captures, key=lambda known: self._captures[known].used)]
-        else:
-            if key is not None:
-                self._seen[key] = None
-                if len(self._seen) > MAX_SEEN:
-                    self._seen.popitem(last=False)
+        elif key is not None and self._is_due(key, at_once=at_once):
+            capture = self._new(frame, key, at_once=at_once)
+        if capture is None:
             return frame.run_noted(self.steps)
         capture.use()
         self.latest = capture
         capture.replay(frame)
+
+    def _is_due(self, key: Key, *, at_once: bool) -> bool:
+        """Whether new sizes are captured now; else they are remembered."""
+        if key in self._left_out:
+            return False
+        if at_once or key in self._seen:
+            return True
+        self._seen[key] = None
+        if len(self._seen) > MAX_SEEN:
+            self._seen.popitem(last=False)
+        return False
+
+    def _new(self, frame: Frame, key: Key, *, at_once: bool) -> Capture | None:
+        """A capture for new sizes; None where the steps run one by one."""
+        try:
+            capture = self._capture(frame, key, is_only_size=at_once)
+        except WaitsError as error:
+            if error.steps and frame.told is None:
+                raise
+            self._is_open = True  # it gives sequences, or the steps before it have exchanged what they had to
+            return None
+        except (EngineError, RuntimeError) as error:
+            if frame.told is not None and not isinstance(error, RankError):
+                log.warning("steps between ranks are not captured, and run one by one: %s", error)
+                self._is_open = True
+            elif _is_short_of_memory(error):  # which it takes beside that of the steps
+                log.warning("sizes are not captured, and their steps run one by one: %s", error)
+                self._left_out.add(key)
+            else:
+                raise
+            return None
+        self._seen.pop(key, None)
+        self._captures[key] = capture
+        if len(self._captures) > MAX_CAPTURES:
+            del self._captures[min(self._captures, key=lambda known: self._captures[known].used)]
+        return capture
 
     def _capture(self, frame: Frame, key: Key, *, is_only_size: bool) -> Capture:
         """A new capture; of many sizes, those that no kernels can be made for do without."""
@@ -357,6 +374,13 @@ class Piece:
             elif value is not None or known is not None:
                 return None  # a sequence, or text
         return tuple(parts)
+
+
+def _is_short_of_memory(error: BaseException | None) -> bool:
+    """Whether an error comes of too little memory on the device."""
+    while error is not None and not isinstance(error, torch.OutOfMemoryError):
+        error = error.__cause__
+    return error is not None
 
 
 def cut(
