@@ -116,8 +116,8 @@ class TorchProgram:
         for slot, value in zip(self.fed, given, strict=True):
             if isinstance(value, np.ndarray):
                 frame.host[slot] = value
-            elif value.device == self.place and self.place.type == "cuda":
-                frame.device[slot] = value
+            elif value.is_cuda:
+                frame.device[slot] = value.to(self.place)  # of another GPU, too
             else:
                 frame.fed[slot] = value
         return frame
