@@ -13,7 +13,7 @@ from formats.onnx_runs import direct
 from onnx import helper
 
 from conftest import assert_close
-from litehouse import Options, read
+from litehouse import EngineError, Options, read
 from onnx_models import model, node
 
 torch = pytest.importorskip("torch")
@@ -132,6 +132,20 @@ def test_sizes_that_no_kernels_can_be_made_for_do_without(
         np.testing.assert_array_equal(runner.run([x])[0], -np.maximum(x, 0))
     (told,) = caplog.messages
     assert told == "a size runs in torch's own kernels: kernels cannot be made: OSError: no space left"
+
+
+def test_indices_that_follow_from_sizes(monkeypatch: pytest.MonkeyPatch, rehearsed_gpu: None) -> None:
+    """They are on the CPU, also where the GPU is made of its memory: kernels have nothing to tell of them."""
+    monkeypatch.setattr(compiler, "compiled", lambda function, examples, *, is_last: function)
+    nodes = [node("Shape", "x", "n"), node("Gather", "w n", "g"), node("Add", "g x", "a"), node("Neg", "a", "y")]
+    w = drawn(6)
+    runner = built(whole(nodes, {"x": drawn(1, 2)}, ["y"], {"w": w}), COMPILED).bind()
+    for rows in (2, 2, 5, 5, 2):
+        x = drawn(rows, 2)
+        np.testing.assert_array_equal(runner.run([x])[0], -(w[[rows, 2]] + x))
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"Gather.*index 9 is out of the range"):
+            runner.run([drawn(9, 2)])
 
 
 def test_kernels_take_the_same_whatever_ran_before(monkeypatch: pytest.MonkeyPatch) -> None:

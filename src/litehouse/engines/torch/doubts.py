@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -37,9 +37,21 @@ class Doubts:
 @contextmanager
 def noted() -> Iterator[Doubts]:
     """Take what is noted while steps run in this thread."""
-    before, _here.doubts = getattr(_here, "doubts", None), Doubts()
+    doubts = Doubts()
+    with _taken_by(doubts):
+        yield doubts
+
+
+def told_at_once() -> AbstractContextManager[None]:
+    """While a step computes with numbers of the CPU, what is wrong is an error there and then."""
+    return _taken_by(None)
+
+
+@contextmanager
+def _taken_by(doubts: Doubts | None) -> Iterator[None]:
+    before, _here.doubts = getattr(_here, "doubts", None), doubts
     try:
-        yield _here.doubts
+        yield
     finally:
         _here.doubts = before
 

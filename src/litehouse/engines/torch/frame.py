@@ -70,7 +70,8 @@ class Step:
             if self.control is not None:
                 results: Sequence[Any] = self.control(frame, self)
             elif self.is_on_host or self.gives_known:
-                results = frame.noted(lambda: self._results(frame))
+                with doubts.told_at_once():
+                    results = frame.noted(lambda: self._results(frame))
             else:
                 results = self._results(frame)
         except RankError:  # names its op itself
