@@ -348,11 +348,13 @@ def test_after_a_resize_the_reason_names_the_sizes_that_were_timed(engines: dict
     assert (session.engine.reason, session.engine.figures) == (first.reason, first.figures)
 
 
-def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
-    engines["openvino"].lower = ("bf16",)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path, precision: str) -> None:
+    engines["openvino"].lower = (precision,)
     for _ in range(2):
         session = _load(cache=tmp_path, precision="fp16")
-        assert (session.engine, session.precision) == ("openvino", "bf16")
+        assert (session.engine, session.precision) == ("openvino", precision)
+        assert session.loaded.built.program.precision == precision
     assert engines["onnxruntime"].compiled == ["fp32"]
 
 

@@ -160,11 +160,10 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     """
     needs, refused, doubts, failures = safety.needs(model), list[str](), list[str](), list[EngineError]()
     if known is not None:
-        for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
-            if candidate.engine.name == known and known.precision in (candidate.precision, options.precision):
-                winner = replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
-                with contextlib.suppress(EngineError):  # then the others have their chance
-                    return replace(_again(winner, model, options, progress).selected(""), choice=known)
+        again = candidates(replace(options, engine=str(known)), needs, refused, doubts, progress)
+        if (winner := _noted(known, again, options)) is not None:
+            with contextlib.suppress(EngineError):  # then the others have their chance
+                return replace(_again(winner, model, options, progress).selected(""), choice=known)
     found = candidates(options, needs, refused, doubts, progress)
     for candidate in found:
         try:
@@ -174,6 +173,19 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
             continue
         return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
     raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + ". ".join(refused))
+
+
+def _noted(known: Choice, found: Iterator[Candidate], options: Options) -> Candidate | None:
+    """The candidate that an earlier race has chosen; None where there is none such any more.
+
+    What was not offered in its precision has come to it by the options: TF32, or what a provider computes in.
+    """
+    own = [candidate for candidate in found if candidate.engine.name == known]
+    exact = [candidate for candidate in own if candidate.precision == known.precision]
+    usual = own if known.precision == options.precision else []
+    for candidate in (*exact, *usual):
+        return replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
