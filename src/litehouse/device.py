@@ -37,12 +37,12 @@ def _rehearsed() -> int:
 
 
 def device_count(kind: str) -> int:
-    """The number of devices of a kind that torch can use besides the CPU: 0 where torch is missing."""
+    """The number of devices of a kind that torch can use besides the CPU: 0 where torch is missing or broken."""
     if kind != "gpu":
         return 0
     try:
         import torch
-    except ImportError:
+    except (ImportError, OSError):  # the second for a library that it loads
         return 0
     return _rehearsed() or (int(torch.cuda.device_count()) if torch.cuda.is_available() else 0)
 
@@ -51,14 +51,16 @@ def lack(device: str) -> str | None:
     """Why torch cannot use a device; None where it can."""
     kind, index = split(device)
     try:
-        import torch  # noqa: F401
-    except ImportError as error:
+        import torch
+    except (ImportError, OSError) as error:
         return f"torch does not import ({error}); install litehouse[gpu]"
     if kind == "cpu":
         return None
     count = device_count(kind)
+    if not count and torch.version.cuda is None:
+        return f"torch {torch.__version__} is built without CUDA; install a build that has it in its place"
     if not count:
-        return "torch finds no GPU; check the driver, and that torch is built for CUDA"
+        return "torch finds no GPU; check that nvidia-smi shows one, and what CUDA_VISIBLE_DEVICES says"
     return None if index < count else f"there is no GPU {index}: torch finds {count}, from 0 on"
 
 
@@ -96,6 +98,17 @@ def _driver() -> str:
         return DRIVER_INFO.read_text(errors="replace").partition("\n")[0]
     except OSError:
         return ""
+
+
+def free_memory(device: str) -> int | None:
+    """The bytes that are left on a GPU, with those that torch holds for later; None where nobody knows."""
+    if lack(device) is not None or (where := place(device)).type != "cuda":
+        return None
+    import torch
+
+    free = torch.cuda.mem_get_info(where)[0]
+    unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
+    return int(free + max(0, unused))
 
 
 def split(device: str) -> tuple[str, int]:

@@ -624,6 +624,31 @@ def test_sizes_that_are_open_are_not_compared(gpu_engine: GpuEngine) -> None:
     assert session.run([X])[0].shape == (2, 3)
 
 
+def test_a_gpu_with_little_memory_left(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "free_memory", lambda device: 0 if device == "gpu:1" else None)
+    session = _load_on_gpu(tune="fast", device="gpu:1")
+    assert gpu_engine.compiled == ["fp32"]
+    assert "too little memory was left to try others" in session.engine.reason
+
+
+def test_a_race_that_fails_leaves_the_first(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise litehouse.EngineError("the GPU has not enough memory")
+
+    monkeypatch.setattr(select, "race", fail)
+    session = _load_on_gpu(tune="fast", engine="torch")
+    assert (session.engine, session.precision, session.engine.figures) == ("torch", "fp32", ())
+    assert session.engine.reason.startswith("torch stays, as nothing could be timed (the GPU has not enough memory)")
+
+
+def test_a_named_engine_is_timed_on_a_gpu_when_sizes_are_known(gpu_engine: GpuEngine) -> None:
+    """Torch has several forms there."""
+    session = litehouse.load(mlp("n"), device="gpu", engine="torch", tune="full", cache=False)
+    gpu_engine.forms = lambda *_: ("other",)
+    session.resize([(2, 4)])
+    assert [figure.form for figure in session.engine.figures] == ["", "other"]
+
+
 def test_a_race_on_a_gpu_tells_too(gpu_engine: GpuEngine) -> None:
     gpu_engine.factor = 1.5
     session = _load_on_gpu(tune="fast", engine="torch")

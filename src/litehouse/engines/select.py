@@ -13,6 +13,7 @@ import numpy as np
 
 from litehouse.cores.affinity import cores_for
 from litehouse.cores.budget import spare_memory, thread_budget
+from litehouse.device import free_memory
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
 from litehouse.engines.build_time import BuildTime
@@ -39,6 +40,7 @@ MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and proces
 FEW_LEAD = 1.1  # the same, after less rounds than a race should have
 AGAIN_SECONDS = 86400.0  # how long a choice holds that something was in the way of
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
+DEVICE_ROOM = 2  # the same for the memory of a GPU: the weights, and what is between the ops
 MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more than they gain
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
@@ -255,7 +257,7 @@ def _challenge(
     budget = BuildTime(options.build_seconds)
     built = [first, *_plain(first, model, options, progress)]
     for candidate in _with_forms(first.candidate, others, model, options):
-        if not _is_room(model):
+        if not _is_room(model, options):
             doubts.append("too little memory was left to try others")
             break
         making = candidate.engine.making_seconds(model, candidate.form)
@@ -335,15 +337,18 @@ def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progre
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
     is_usual = not candidate.form and candidate.precision != "fp16"
-    if not compiled.program.is_rewritten or not is_usual or not _is_room(model):
+    if not compiled.program.is_rewritten or not is_usual or not _is_room(model, options):
         return []
     with contextlib.suppress(EngineError):
         return [_compiled(candidate, model, options, progress)]
     return []
 
 
-def _is_room(model: Model) -> bool:
-    return spare_memory() >= ROOM * model.weights.nbytes
+def _is_room(model: Model, options: Options) -> bool:
+    """Whether one more program fits in beside those that are there."""
+    nbytes = model.weights.nbytes
+    on_device = free_memory(options.device) if options.device_kind == "gpu" else None
+    return spare_memory() >= ROOM * nbytes and (on_device is None or on_device >= DEVICE_ROOM * nbytes)
 
 
 def _known(model: Model, options: Options) -> str | None:
@@ -367,7 +372,7 @@ def _in_parts(heat: _Heat, model: Model, options: Options, progress: Progress) -
         return found
     for count in counts(model, options):
         with contextlib.suppress(EngineError):  # it cannot be told that the images do not depend on each other
-            if _is_room(model):
+            if _is_room(model, options):
                 found.append(_compiled(replace(heat.winner.candidate, parts=count), model, options, progress))
     return found
 
@@ -402,7 +407,10 @@ def _raced(
     # On the CPU engines compile for long, and none is left out for it.
     allowed = options.build_seconds if options.device_kind == "cpu" else budget.left
     seconds = min(RACE_SECONDS[options.tune], allowed)
-    times = race(runners, samples, seconds, progress, is_thorough=is_thorough)
+    try:
+        times = race(runners, samples, seconds, progress, is_thorough=is_thorough)
+    except EngineError as error:  # as where not all of them fit into the memory of a GPU
+        return before or _Heat(fit[0], 0.0, (), f"{fit[0].candidate} stays, as nothing could be timed ({error})")
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     least = MIN_LEAD if figures[best].rounds >= MIN_ROUNDS else FEW_LEAD

@@ -172,6 +172,7 @@ class TestTensor:
     def test_without_a_gpu(self, monkeypatch):
         monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        monkeypatch.setattr("torch.version.cuda", "13.0")
         with pytest.raises(RuntimeError, match=r"no tensor can be made on gpu:0: torch finds no GPU; .* on the host\."):
             Tensor(shape=[1], dtype=DataType.INT8, device="gpu:0")
 
