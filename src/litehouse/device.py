@@ -81,15 +81,15 @@ def device_fingerprint(device: str) -> str | None:
         return None
     import torch
 
-    about = [torch.__version__, str(torch.version.cuda), str(torch.backends.cudnn.version())]
+    facts = [torch.__version__, str(torch.version.cuda), str(torch.backends.cudnn.version())]
     where = place(device)
     if where.type == "cuda":
         found = torch.cuda.get_device_properties(where)
-        about += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
-        about += [str(torch._C._cuda_getDriverVersion()), _driver()]
+        facts += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
+        facts += [str(torch._C._cuda_getDriverVersion()), _driver()]
     else:
-        about.append(f"{split(device)[0]} of the CPU's memory")
-    return hashlib.sha256("\n".join(about).encode(errors="surrogateescape")).hexdigest()
+        facts.append(f"{split(device)[0]} of the CPU's memory")
+    return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()
 
 
 def _driver() -> str:
@@ -98,6 +98,17 @@ def _driver() -> str:
         return DRIVER_INFO.read_text(errors="replace").partition("\n")[0]
     except OSError:
         return ""
+
+
+def about(device: str) -> tuple[str, int]:
+    """What a GPU that is there calls itself, and the bytes of its memory."""
+    import torch
+
+    where = place(device)
+    if where.type != "cuda":
+        return f"made of the CPU's memory, as {REHEARSAL} asks for", 0
+    found = torch.cuda.get_device_properties(where)
+    return str(found.name), int(found.total_memory)
 
 
 def free_memory(device: str) -> int | None:

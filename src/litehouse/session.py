@@ -115,7 +115,7 @@ class Session:
 
     @property
     def precision(self) -> str:
-        """What the engine computes in: "fp32", "fp16" or "bf16"."""
+        """What the engine computes in: "fp32", "tf32", "fp16" or "bf16"."""
         return self.engine.precision
 
     @property

@@ -631,6 +631,14 @@ def test_a_gpu_with_little_memory_left(gpu_engine: GpuEngine, monkeypatch: pytes
     assert "too little memory was left to try others" in session.engine.reason
 
 
+def test_what_is_not_raced_on_a_gpu(gpu_engine: GpuEngine) -> None:
+    """What is known of engines of the CPU is not said of others."""
+    weights = {"w": np.ones((1, 8, 4), "f"), "r": np.ones((1, 8, 2), "f")}
+    network = model([node("LSTM", "x w r", "y h c", hidden_size=2)], {"x": [3, 2, 4]}, {"y": [3, 1, 2, 2]}, weights)
+    session = litehouse.load(network, device="gpu", tune="fast", cache=False)
+    assert session.engine.reason == "the network is recurrent (LSTM), and only tune='full' times such"
+
+
 def test_a_race_that_fails_leaves_the_first(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise litehouse.EngineError("the GPU has not enough memory")

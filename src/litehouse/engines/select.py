@@ -253,7 +253,8 @@ def _challenge(
     if samples is None:
         return first.selected("its sizes are only known when it runs, so nothing was timed")
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
-        return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
+        why = "it has the shortest call" if options.device_kind == "cpu" else "that is what a call takes in any form"
+        return first.selected(f"a run takes {taken * 1e6:.0f} µs, and {why}")
     budget = BuildTime(options.build_seconds)
     built = [first, *_plain(first, model, options, progress)]
     for candidate in _with_forms(first.candidate, others, model, options):
@@ -361,7 +362,8 @@ def _known(model: Model, options: Options) -> str | None:
         return "it is the first choice, and tuning is off"
     found = {node.op_type for node in model.graph.graph.all_nodes()} & RECURRENT
     if options.tune == "fast" and found:
-        return f"the network is recurrent ({', '.join(sorted(found))}), which it is known to run best"
+        why = "which it is known to run best" if options.device_kind == "cpu" else "and only tune='full' times such"
+        return f"the network is recurrent ({', '.join(sorted(found))}), {why}"
     return None
 
 
