@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -236,6 +237,16 @@ def test_the_zoo(rehearse, small_zoo, capsys):
     shown = capsys.readouterr().out
     assert "mindir/other in fp32: error" in shown
     assert "mindir/damaged in fp32: failed: ModelFormatError" in shown
+
+
+def test_who_is_right_by_a_bound_of_its_own_is_named(rehearse, small_zoo, monkeypatch, capsys):
+    kind = [replace(case, limit=2.0) for case in zoo_cases.cases(small_zoo)]
+    monkeypatch.setattr(zoo, "cases", lambda _: kind)
+    rehearse("--parts", "zoo", "--zoo", str(small_zoo), "--precisions", "fp32")
+    shown = capsys.readouterr().out
+    assert "mindir/other in fp32: error" in shown
+    assert "right by the bound of its own file alone" in shown
+    assert "mindir/good" not in shown
 
 
 def test_a_zoo_that_is_not_there(rehearse, tmp_path, capsys):
