@@ -9,7 +9,17 @@ from facades.mindspore_lite.support import ADD, ADD_INT64, DYNAMIC, NETWORK, REL
 import litehouse
 from conftest import FIXTURES, REAL_GPU, assert_close
 from litehouse.device import DeviceArray
-from mindspore_lite import Context, DataType, Format, Model, ModelParallelRunner, ModelType, Tensor
+from mindspore_lite import (
+    Context,
+    DataType,
+    Format,
+    Model,
+    ModelGroup,
+    ModelGroupFlag,
+    ModelParallelRunner,
+    ModelType,
+    Tensor,
+)
 from mindspore_lite._device_tensor import DeviceRun
 from onnx_models import model as onnx_model
 from onnx_models import node
@@ -438,6 +448,14 @@ class TestRefused:
             RuntimeError, match=r"parallel\.device_ids names several devices, \[0, 1\].*a runner for each"
         ):
             runner.build_from_file(RELU.path, made)
+
+    def test_group(self):
+        group, model = ModelGroup(ModelGroupFlag.SHARE_WEIGHT), Model()
+        group.add_model([model])
+        with pytest.raises(
+            RuntimeError, match=r"build_from_file failed! .* leave this one out of it \(of the ModelGroup\)"
+        ):
+            model.build_from_file(RELU.path, ModelType.MINDIR, context())
 
     def test_a_model_without_inputs(self):
         network = onnx_model([node("Add", "a a", "y")], {}, {"y": [2]}, {"a": np.array([1, 2], "f")})
