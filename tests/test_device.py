@@ -80,6 +80,18 @@ class TestWhichThereAre:
         assert device.device_count("gpu") == 0
         assert device.lack("gpu") == f"torch does not import ({error}); install litehouse[gpu]"
 
+    def test_memory_that_torch_holds_is_given_back(self, monkeypatch):
+        import torch
+
+        calls = []
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("given back"))
+        monkeypatch.setenv(device.REHEARSAL, "1")
+        device.give_back("gpu")
+        assert calls == []
+        monkeypatch.setattr(device, "place", lambda _: torch.device("cuda"))
+        device.give_back("gpu")
+        assert calls == ["given back"]
+
     def test_free_memory(self, monkeypatch):
         import torch
 

@@ -7,6 +7,7 @@ torch's current stream, so that a run that begins later sees them.
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import os
 from collections.abc import Sequence
@@ -120,6 +121,15 @@ def free_memory(device: str) -> int | None:
     free = torch.cuda.mem_get_info(where)[0]
     unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
     return int(free + max(0, unused))
+
+
+def give_back(device: str) -> None:
+    """Let others have what torch holds of a GPU's memory for later: after a race, that of all who have lost it."""
+    if lack(device) is None and place(device).type == "cuda":
+        import torch
+
+        gc.collect()  # what holds graphs is full of cycles
+        torch.cuda.empty_cache()
 
 
 def split(device: str) -> tuple[str, int]:

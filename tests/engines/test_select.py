@@ -639,6 +639,19 @@ def test_what_is_not_raced_on_a_gpu(gpu_engine: GpuEngine) -> None:
     assert session.engine.reason == "the network is recurrent (LSTM), and only tune='full' times such"
 
 
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_what_was_only_tried_leaves_no_memory(
+    gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_kept: bool
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr("litehouse.engines.build.give_back", given.append)
+    monkeypatch.setattr("litehouse.engines.build.device_fingerprint", lambda device: "one")
+    _load_on_gpu(tune="fast", device="gpu:1", cache=tmp_path if is_kept else False)
+    assert given == ["gpu:1"]
+    litehouse.load(mlp(), cache=False)
+    assert given == ["gpu:1"]
+
+
 def test_a_race_that_fails_leaves_the_first(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise litehouse.EngineError("the GPU has not enough memory")
