@@ -631,6 +631,15 @@ def test_a_gpu_with_little_memory_left(gpu_engine: GpuEngine, monkeypatch: pytes
     assert "too little memory was left to try others" in session.engine.reason
 
 
+def test_engines_do_not_race_on_a_gpu(gpu_engine: GpuEngine, engines: dict[str, FakeEngine]) -> None:
+    """Torch takes tensors of other libraries there, and ONNX Runtime does not."""
+    session = _load_on_gpu(tune="full", precision="fp32")
+    assert (session.engine, session.engine.reason) == ("torch", "nothing else was tried")
+    assert engines["onnxruntime"].compiled == []
+    session = _load_on_gpu(tune="full")
+    assert [figure.engine for figure in session.engine.figures] == ["torch", "torch"]
+
+
 def test_what_is_not_raced_on_a_gpu(gpu_engine: GpuEngine) -> None:
     """What is known of engines of the CPU is not said of others."""
     weights = {"w": np.ones((1, 8, 4), "f"), "r": np.ones((1, 8, 2), "f")}

@@ -275,7 +275,8 @@ def _challenge(
         heat = _raced(options, [heat.winner, *parts], samples, budget, progress, before=heat)
     remarks = "".join(f"; {text}" for text in budget.left_out) + _unused(options, built)
     if len(built) + len(parts) == 1:
-        return first.selected(("nothing else was tried" if budget.left_out else "nothing else can run it") + remarks)
+        is_untried = budget.left_out or options.device_kind != "cpu"
+        return first.selected(("nothing else was tried" if is_untried else "nothing else can run it") + remarks)
     if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
     return heat.winner.selected(heat.reason + remarks, heat.figures)
@@ -316,8 +317,14 @@ def _halved(
 
 
 def _with_forms(first: Candidate, others: Iterator[Candidate], model: Model, options: Options) -> Iterator[Candidate]:
-    """The other candidates, and all of them in the other forms that their engines have."""
+    """The other candidates, and all of them in the other forms that their engines have.
+
+    On a GPU, one engine serves a model whatever the clock says: what another cannot take, as tensors there, must not
+    depend on a race.
+    """
     for place, candidate in enumerate(itertools.chain([first], others)):
+        if options.device_kind != "cpu" and candidate.engine is not first.engine:
+            continue
         if place:
             yield candidate
         forms = candidate.engine.forms(model, options, candidate.precision)
