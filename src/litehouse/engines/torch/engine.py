@@ -36,7 +36,7 @@ class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset({"arena", "tensors"})
+    capabilities = frozenset({"arena"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
