@@ -89,7 +89,7 @@ class Builds:
         self._remembered: OrderedDict[Shapes, Build] = OrderedDict()
         model, options = loaded.model, loaded.options
         self._use(loaded.built, model.inputs)
-        has_choice = options.engine == "auto" or options.precision == "fp16"
+        has_choice = options.engine == "auto" or options.precision == "fp16" or options.device_kind != "cpu"
         is_timed = has_choice and options.tune != "off"
         self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
         self.current = self._build(loaded.built.program, model.inputs, model.outputs, self._choice, self._runners)

@@ -115,7 +115,7 @@ class Session:
 
     @property
     def precision(self) -> str:
-        """What the engine computes in: "fp32", "fp16" or "bf16"."""
+        """What the engine computes in: "fp32", "tf32", "fp16" or "bf16"."""
         return self.engine.precision
 
     @property
@@ -346,7 +346,10 @@ class Session:
         self._own("move")
         self._whole("moved into an arena")
         if "arena" in self.loaded.built.engine.capabilities:
-            raise WeightError(f"{self.model.path}: models on a GPU do not share an arena within a process")
+            raise WeightError(
+                f"{self.model.path}: on a GPU, models do not share an arena within a process; leave this one out of it "
+                "(of the ModelGroup), or run it on the CPU"
+            )
         with self._live.updating:
 
             def take() -> None:

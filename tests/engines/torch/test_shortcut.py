@@ -226,3 +226,18 @@ def test_ways_go_with_what_was_captured_for_them(monkeypatch: pytest.MonkeyPatch
             np.testing.assert_array_equal(runner.run([x])[0], truth(x))
         assert len(runner._shortcuts) <= 2
         assert ((1, 4),) in runner._shortcuts  # the one that is used most is not the one that makes room
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int16", "int32", "int64"])
+def test_nobody_takes_the_result_of_a_wrong_run_for_right(dtype: str) -> None:
+    result = torch.arange(3).to(getattr(torch, dtype))
+    right, wrong = (torch.tensor([False]), ["a"]), (torch.tensor([False, True]), ["b", "c"])
+    for flags in ([], [right], [right, right]):
+        found = shortcut.unless_wrong(result, flags)
+        assert found.equal(result)
+        assert found.data_ptr() != result.data_ptr()
+    for flags in ([wrong], [right, wrong]):
+        found = shortcut.unless_wrong(result, flags)
+        assert found.dtype == result.dtype
+        spoilt = torch.isnan(found) if found.is_floating_point() else found == torch.iinfo(found.dtype).min
+        assert spoilt.all()

@@ -16,6 +16,7 @@ from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError
 
 MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which the GPU reads and writes by itself
+SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 ALIGNED = 16  # bytes: what kernels may expect of the places of inputs
 MAX_BOUND = 8  # places that inputs are read from without a copy
 MIN_TIMES = 3  # that inputs must come from the same place before they are
@@ -161,8 +162,12 @@ def _on_cpu(like: Tensor) -> Tensor:
 
 
 def unless_wrong(result: Tensor, wrong: Wrong) -> Tensor:
-    """A copy of a result; of floats, all NaN where the run was wrong: nobody waits to be told."""
-    if not wrong or not result.is_floating_point():
+    """A copy of a result; where the run was wrong, one that nobody takes for right: nobody waits to be told.
+
+    Floats are all NaN then, and whole numbers with a sign the least that there is.
+    """
+    if not wrong or not (result.is_floating_point() or result.dtype in SIGNED):
         return result.clone()
     flags = wrong[0][0] if len(wrong) == 1 else torch.cat([flags for flags, _ in wrong])
-    return torch.where(flags.any(), float("nan"), result)
+    spoilt = float("nan") if result.is_floating_point() else torch.iinfo(result.dtype).min
+    return torch.where(flags.any(), spoilt, result)
