@@ -88,7 +88,10 @@ def test_sizes_that_a_session_was_resized_to_are_captured_at_once(captured: list
     assert captured == ["Relu Add"]
 
 
-def test_the_piece_that_was_not_used_for_the_longest_time_makes_room(captured: list[str]) -> None:
+def test_the_piece_that_was_not_used_for_the_longest_time_makes_room(
+    captured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "MIN_SEEN_FULL", 1)
     runner, most = chain(), pieces.MAX_CAPTURES
     for count in range(1, most + 1):
         check_chain(runner, count)
@@ -106,6 +109,17 @@ def test_the_piece_that_was_not_used_for_the_longest_time_makes_room(captured: l
     check_chain(runner, 2)
     assert len(captured) == most + 2
     assert len(runner._parts[0]._captures) == most
+
+
+def test_more_sizes_in_turn_than_there_is_room_for_run_step_by_step(captured: list[str]) -> None:
+    runner, most = chain(), pieces.MAX_CAPTURES
+    for _ in range(10):
+        for count in range(1, most + 4):
+            check_chain(runner, count)
+    assert len(captured) == most
+    for _ in range(pieces.MIN_SEEN_FULL):  # what comes often is captured all the same
+        check_chain(runner, most + 1)
+    assert len(captured) == most + 1
 
 
 def test_sizes_that_were_seen_long_ago_are_new_again(captured: list[str]) -> None:

@@ -23,7 +23,9 @@ from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
 MAX_CAPTURES = 16  # of a piece; the one that was not used for the longest time makes room
-MAX_SEEN = 64  # sizes that are remembered as having been run once
+MAX_SEEN = 64  # sizes that are remembered as having been run step by step
+MIN_SEEN = 1  # times that sizes were, before they are captured
+MIN_SEEN_FULL = 32  # times, where another one must make room: to capture takes as long as many runs
 MIN_STEPS = 2  # of a piece that is worth capturing
 ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 Key = tuple[Any, ...]
@@ -281,7 +283,7 @@ class Piece:
         self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
         self.gives = tuple(slot for slot in own if slot in needed)
         self._captures: dict[Key, Capture] = {}
-        self._seen: OrderedDict[Key, None] = OrderedDict()
+        self._seen: OrderedDict[Key, int] = OrderedDict()  # sizes that ran step by step, and how often
         self._left_out: set[Key] = set()  # sizes that are too large to be captured
         is_gained = self.stream is not None or kernels is not None or ON_CPU or is_rehearsed()
         self._is_open = len(self.steps) < MIN_STEPS or not is_gained  # and is never captured
@@ -313,9 +315,10 @@ class Piece:
         """Whether new sizes are captured now; else they are remembered."""
         if key in self._left_out:
             return False
-        if at_once or key in self._seen:
+        seen = self._seen.pop(key, 0)
+        if at_once or seen >= (MIN_SEEN if len(self._captures) < MAX_CAPTURES else MIN_SEEN_FULL):
             return True
-        self._seen[key] = None
+        self._seen[key] = seen + 1
         if len(self._seen) > MAX_SEEN:
             self._seen.popitem(last=False)
         return False
@@ -339,7 +342,6 @@ class Piece:
             else:
                 raise
             return None
-        self._seen.pop(key, None)
         self._captures[key] = capture
         if len(self._captures) > MAX_CAPTURES:
             del self._captures[min(self._captures, key=lambda known: self._captures[known].used)]

@@ -126,7 +126,7 @@ class Shortcut:
         if recording is None:
             recording = self.capture.own
             for place, own in self._inputs:
-                own.copy_(inputs[place], non_blocking=True)
+                own.copy_(inputs[place], non_blocking=inputs[place].is_cuda)  # memory of the host may change then
         recording.graph.replay()
         return [unless_wrong(recording.device[slot], recording.wrong) for slot in self._given]
 
