@@ -85,7 +85,10 @@ def mul(a: Tensor, b: Tensor) -> Tensor:
 def div(a: Tensor, b: Tensor) -> Tensor:
     if a.is_floating_point() or a.is_complex():
         return a / b
-    return torch.div(a, b, rounding_mode="trunc")
+    if a.device.type != "cpu" or a.dtype not in (torch.int32, torch.int64):
+        return torch.div(a, b, rounding_mode="trunc")
+    is_negated = b == -1  # the lowest number divided by -1 is none: a CPU ends the process there
+    return torch.where(is_negated, -a, torch.div(a, b.masked_fill(is_negated, 1), rounding_mode="trunc"))
 
 
 @op("Mod")
@@ -143,6 +146,10 @@ def clip(
     max: Tensor | None = None,  # noqa: A002
 ) -> Tensor:
     low, high = (None if bound is None else bound.reshape(()) for bound in (min, max))
+    if x.is_floating_point():  # without a bound, inf still becomes the largest number that there is
+        limits = torch.finfo(x.dtype)
+        low = x.new_full((), limits.min) if low is None else low
+        high = x.new_full((), limits.max) if high is None else high
     return x if low is None and high is None else x.clamp(low, high)
 
 
