@@ -81,3 +81,9 @@ def test_indices(op: str, opset: int) -> None:
 def test_ties(op: str, last: int, dtype: str) -> None:
     x = np.array([[1, 3, 3, 0, 0, 3], [2, 2, 2, 2, 2, 2]], dtype)
     agrees(op, [x], axis=1, select_last_index=last)
+
+
+def test_a_product_of_float16_may_be_large_on_the_way() -> None:
+    x = np.array([[300.0, 300.0], [0.01, 0.0]], np.float16)
+    agrees("ReduceProd", [x], opset=13)
+    agrees("ReduceProd", [np.array([[300.0, 300.0], [0.25, 0.25]], np.float16)], opset=13)

@@ -130,7 +130,7 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
         raise LackingError("text")
     if not kinds or step.op in BITS:
         return step.function(*arguments)
-    if len(kinds) > 1 or (torch.uint64 in kinds and step.op not in SIGNLESS):
+    if len(kinds) > 1 or (torch.uint64 in kinds and (step.op not in SIGNLESS or _compares(step))):
         raise LackingError("numbers of 64 bits without a sign")
     (kind,) = kinds
     wide = WIDER[kind]
@@ -145,6 +145,11 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
         _to(value, kind) if _is_of(value, wide) and place not in INDICES.get(step.op, ()) else value
         for place, value in enumerate(results)
     )
+
+
+def _compares(step: Step) -> bool:
+    """Whether a step with SIGNLESS's op lets the greatest or the least number stay, and so looks at the sign."""
+    return getattr(step.function, "keywords", {}).get("reduction") in ("max", "min")
 
 
 # Ops that take numbers without a sign as they are.
