@@ -100,12 +100,21 @@ class Step:
                 if not isinstance(error, NotImplementedError) and "not implemented for" not in str(error):
                     raise
             else:
-                return results if isinstance(results, tuple) else (results,)
+                made = results if isinstance(results, tuple) else (results,)
+                if self._is_all(made):
+                    return made
             del arguments
         assert self.fallback is not None
         self.is_lacking = True
         frame.waits.add(self)
         return self.fallback([None if slot == NONE else frame.on_host(slot, self) for slot in self.inputs])
+
+    def _is_all(self, results: tuple[Any, ...]) -> bool:
+        """Whether results are all that the node gives: an op may leave out one that hardly any file asks for."""
+        if len(self.outputs) == 1:
+            return True
+        wanted = [place for place, slot in enumerate(self.outputs) if slot != NONE]
+        return all(place < len(results) and results[place] is not None for place in wanted)
 
     def _argument(self, frame: Frame, place: int) -> Any:
         slot = self.inputs[place]
