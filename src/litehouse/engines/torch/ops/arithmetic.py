@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -190,11 +191,11 @@ def _running(
     compute: Callable[..., Tensor], first: int, x: Tensor, axis: int, *, exclusive: int, reverse: int
 ) -> Tensor:
     """A running sum or product; an exclusive one begins with `first` and leaves out the last element."""
-    x = x.flip(axis) if reverse else x
+    dtype, x = x.dtype, wide(x.flip(axis) if reverse else x)
     if exclusive:
         start = torch.full_like(x.narrow(axis, 0, min(1, x.shape[axis])), first)
         x = torch.cat([start, x.narrow(axis, 0, max(0, x.shape[axis] - 1))], axis)
-    found = compute(x, axis, dtype=x.dtype)
+    found = compute(x, axis, dtype=x.dtype).to(dtype)
     return found.flip(axis) if reverse else found
 
 

@@ -37,3 +37,16 @@ def known_from_zero(index: int, size: int, *, counts_back: bool = True) -> int:
     if not (-size if counts_back else 0) <= index < size:
         raise IndexError(f"the index {index} is out of the range of an axis of size {size}")
     return index + size if index < 0 else index
+
+
+def divided(x: Tensor, number: float) -> Tensor:
+    """A tensor by a number, rounded once: a GPU multiplies by the reciprocal of a number, but not of a tensor.
+
+    It is for what is rounded to whole numbers then, where the last bit decides.
+    """
+    return x / torch.full((), number, dtype=x.dtype, device=x.device)
+
+
+def wide(x: Tensor) -> Tensor:
+    """Numbers of 16 bits as those of 32, where many are added up or where they are places; others as they are."""
+    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
+from litehouse.engines.torch.ops.common import wide
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 

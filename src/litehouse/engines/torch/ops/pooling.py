@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.common import from_zero
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
+from litehouse.engines.torch.ops.common import divided, from_zero, wide
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -212,7 +212,7 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
 
 def _bins(start: Tensor, end: Tensor, count: int, size: int) -> Tensor:
     """Which elements of an axis belong to each of the parts of each region, (regions, parts, size)."""
-    length = (end - start + 1).clamp(min=1) / torch.full((), count, dtype=start.dtype, device=start.device)
+    length = divided((end - start + 1).clamp(min=1), count)
     number = torch.arange(count, device=start.device, dtype=start.dtype)
     first = torch.floor(number * length[:, None]) + start[:, None]
     last = torch.ceil((number + 1) * length[:, None]) + start[:, None]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from litehouse.engines.torch.ops.windows import wide
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import op
 from litehouse.engines.torch.values import Tensor
 
@@ -104,8 +104,8 @@ def reduce_l2(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 
 @_reduction("ReduceLogSum")
 def reduce_log_sum(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
-    total = reduce_sum(x, axes, keep)
-    return total.log() if x.is_floating_point() else total.double().log().to(x.dtype)
+    total = reduce_sum(wide(x), axes, keep)
+    return (total if x.is_floating_point() else total.double()).log().to(x.dtype)
 
 
 @_reduction("ReduceLogSumExp")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import wide
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.common import from_zero
-from litehouse.engines.torch.ops.windows import padded, wide
+from litehouse.engines.torch.ops.common import divided, from_zero, wide
+from litehouse.engines.torch.ops.windows import padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -131,7 +131,7 @@ def roi_align_10(
 def _places(start: Tensor, length: Tensor, bins: int, samples: int) -> Tensor:
     """Where along an axis the samples of each region are, (regions, bins * samples)."""
     numbers = torch.arange(bins * samples, device=start.device, dtype=start.dtype)
-    return start[:, None] + (numbers + 0.5) * (length / (bins * samples))[:, None]
+    return start[:, None] + (numbers + 0.5) * divided(length, bins * samples)[:, None]
 
 
 def _ends(places: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -160,7 +160,7 @@ def _shares(start: Tensor, length: Tensor, bins: int, size: int) -> Tensor:
 
     A bin has as many samples as it is long; those that are inside are at most twice as many as there are elements.
     """
-    step = (length / bins)[:, None]
+    step = divided(length, bins)[:, None]
     count = step.ceil()
     gap = step / count.clamp(min=1)
     first = start[:, None] + torch.arange(bins, device=start.device, dtype=start.dtype) * step + gap / 2
