@@ -143,7 +143,8 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
         raise LackingError("numbers of 64 bits without a sign")
     (kind,) = kinds
     wide = WIDER[kind]
-    if any(value.dtype == wide for value in _tensors(arguments)) and step.op not in SIGNLESS:
+    others = [value for place, value in enumerate(arguments) if not step.known[place]]  # no sizes, axes and the like
+    if any(value.dtype == wide for value in _tensors(others)) and step.op not in SIGNLESS:
         raise LackingError("numbers with and without a sign")
     places = [place for place, value in enumerate(arguments) if _is_of(value, kind)]
     results = step.function(*(_to(value, wide) if place in places else value for place, value in enumerate(arguments)))
