@@ -24,6 +24,7 @@ WRONG: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("NegativeLogLikelihoodLoss", [numbers(2, 3), np.array([1, 3])], 3, {"opset": 13}),
     ("NegativeLogLikelihoodLoss", [numbers(2, 3), np.array([-1, -100])], 3, {"opset": 13, "ignore_index": -1}),
     ("SoftmaxCrossEntropyLoss", [numbers(2, 3), np.array([1, -100])], 3, {"opset": 13}),
+    ("TensorScatter", [ONES[0], ONES[0, :, :2], np.array([-1])], 4, {"opset": 24}),
     ("GRU", [*GATES, np.array([2, 4], np.int32)], 3, {"hidden_size": 1, "direction": "reverse", "opset": 14}),
     ("GRU", [*GATES, np.array([2, 4], np.int32)], 3, {"hidden_size": 1, "opset": 14}),
 ]

@@ -57,6 +57,6 @@ def tensor_scatter(
     size, batch = past_cache.shape[axis], past_cache.shape[0]
     line = torch.arange(update.shape[axis], device=update.device).unsqueeze(0)
     places = line.expand(batch, -1) if write_indices is None else write_indices.long().unsqueeze(1) + line
-    places = places.remainder(size) if mode == "circular" else from_zero(places, size)
+    places = places.remainder(size) if mode == "circular" else from_zero(places, size, counts_back=False)
     shape = [batch if each == 0 else -1 if each == axis else 1 for each in range(update.ndim)]
     return past_cache.scatter(axis, places.reshape(shape).expand(update.shape), update)
