@@ -169,6 +169,8 @@ class WholeProgram:
         arena: The memory of its weights.
     """
 
+    adopt = staticmethod(TorchProgram.adopt)
+
     def __init__(self, program: TorchProgram, mail: Mail, channel: int, lines: Lines, number: int) -> None:
         """Wrap a program.
 

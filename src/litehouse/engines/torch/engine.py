@@ -36,7 +36,7 @@ class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset({"arena", "tensors"})
+    capabilities = frozenset({"arena"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
@@ -104,14 +104,15 @@ class TorchEngine:
         names, where = Names.of(model), place(options.device)
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
             precision = "tf32"
-        if model.live and STORE not in model.shelf:
-            model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
-        store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
-        arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
-        how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
-        how["workplace"] = workplace_of(model, options) if COMPILED in form else None
-        others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
-        program = TorchProgram(lowered, names, where, precision, others=others, **how)
+        with _enough_memory(model.path, options.device):
+            if model.live and STORE not in model.shelf:
+                model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
+            store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
+            arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
+            how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+            how["workplace"] = workplace_of(model, options) if COMPILED in form else None
+            others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
+            program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
         program.is_rewritten = is_rewritten
         return program
@@ -139,6 +140,20 @@ class TorchEngine:
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+@contextlib.contextmanager
+def _enough_memory(path: str, device: str) -> Iterator[None]:
+    """Say of a device that has no room for a model that it is that."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        reason = str(error).partition("\n")[0]
+        raise EngineError(
+            f"{path}: {device} has not enough memory for the model ({reason}); free some, or run it on another device"
+        ) from error
 
 
 @contextlib.contextmanager
