@@ -38,14 +38,14 @@ def cases_about(*ops: str) -> list[str]:
     return [name for name in cases if name.split("_expanded")[0] in about]
 
 
-def run_case(name: str, *, may_lack: bool = False) -> None:
+def run_case(name: str, *, may_lack: bool = False, device: str = "cpu") -> None:
     """Run a case on torch; unless told so, nothing may be computed elsewhere."""
     from litehouse import Options, read
     from litehouse.engines.torch.engine import TorchEngine
 
     case = all_cases()[name]
     model = read(case.model.SerializeToString())
-    program = TorchEngine().compile(model, Options(engine="torch", cache=False))
+    program = TorchEngine().compile(model, Options(engine="torch", cache=False, device=device))
     for inputs, outputs in case.data_sets:
         found = program.bind().run([array_of(value) for value in inputs])
         if not may_lack:

@@ -46,3 +46,9 @@ def test_seed_is_left_to_onnx_runtime() -> None:
     one, two = (program.bind().run([x])[0] for _ in range(2))
     assert program.lacking
     assert not np.array_equal(one, two)
+
+
+def test_chances_that_are_none() -> None:
+    x = np.array([np.nan, -1, 0, 1, 2], np.float32)
+    program = TorchEngine().compile(read(one_op("Bernoulli", {"x": x}, opset=15)), Options(engine="torch"))
+    assert program.bind().run([x])[0].tolist() == [0, 0, 0, 1, 1]

@@ -108,3 +108,8 @@ def test_softmax_of_large_numbers(op: str) -> None:
 def test_hardmax_takes_the_first_of_equals() -> None:
     (found,) = agrees("Hardmax", [np.array([[1, 3, 3, 2], [0, 0, 0, 0]], np.float32)])
     assert found.tolist() == [[0, 1, 0, 0], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 3)])
+def test_hardmax_of_nothing(shape: tuple[int, ...]) -> None:
+    agrees("Hardmax", [np.zeros(shape, np.float32)], opset=13)

@@ -48,6 +48,14 @@ def test_integers_wrap_and_truncate(op: str, dtype: str) -> None:
         agrees(op, [np.array([-7, 7, -8], dtype), np.array([2, -2, -3], dtype)])
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_the_lowest_integer_over_minus_one(dtype: str) -> None:
+    """A CPU has no such number, and would end the process."""
+    a, b = np.array([np.iinfo(dtype).min, 7, -7, 7], dtype), np.array([-1, -1, -1, 2], dtype)
+    (found,) = on_torch(one_op("Div", [a, b]), [a, b])
+    assert found.tolist() == [np.iinfo(dtype).min, -7, 7, 3]
+
+
 @pytest.mark.parametrize("fmod", [0, 1])
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_mod(dtype: str, fmod: int) -> None:
@@ -108,6 +116,11 @@ def test_clip_of_dtypes(dtype: str) -> None:
 
 def test_clip_by_attributes_holds_inf() -> None:
     agrees("Clip", [EDGES[1:]], opset=7)
+
+
+@pytest.mark.parametrize("bounds", [[], [np.float32(-1)], [None, np.float32(1)]])
+def test_clip_without_a_bound_holds_inf(bounds: list[Any]) -> None:
+    agrees("Clip", [EDGES[1:], *(None if bound is None else np.array(bound) for bound in bounds)], opset=11)
 
 
 @pytest.mark.parametrize("direction", ["LEFT", "RIGHT"])

@@ -112,6 +112,10 @@ def test_pad_of_the_last_axis(shape: tuple[int, ...], mode: str) -> None:
     check_op("Pad", {"x": x}, constants={"p": ints(1, 1), "a": ints(-1)}, order="x p _ a", mode=mode)
 
 
+def test_pad_with_a_value_that_no_float_holds() -> None:
+    check_op("Pad", {"x": ints(1, 2), "pads": ints(1, 1)}, constants={"value": np.array((1 << 53) + 1)})
+
+
 def test_pad_with_a_value_of_a_bool() -> None:
     constants = {"p": ints(1, 2), "v": np.array(True)}
     check_op("Pad", {"x": np.array([False, True])}, constants=constants)
@@ -247,6 +251,14 @@ def test_scatter_several_to_one_place(op: str, reduction: str) -> None:
     inputs = {"x": np.arange(1.0, 5.0), "i": indices, "u": np.array([5.0, 0.5, 2.0, 1.0, 9.0])}
     inputs["i"] = indices[:, None] if op == "ScatterND" else indices
     check_op(op, inputs, reduction=reduction)
+
+
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_scatter_of_64_bits_without_a_sign(op: str, reduction: str) -> None:
+    x, updates = np.array([3, 1 << 63, 5], np.uint64), np.array([1 << 63, 4, 1 << 62], np.uint64)
+    indices = np.arange(3) if op == "ScatterElements" else np.arange(3)[:, None]
+    check_op(op, {"x": x, "i": indices, "u": updates}, may_lack=(op,), reduction=reduction)
 
 
 def test_scatter_nd_into_single_elements() -> None:

@@ -65,3 +65,8 @@ def test_det(shape: tuple[int, ...]) -> None:
 def test_products_of_float16_are_rounded_once() -> None:
     a, b = numbers(8, 64, dtype="float16"), numbers(64, 8, dtype="float16", seed=1)
     agrees("MatMul", [a, b], tolerance=2e-3)
+
+
+@pytest.mark.parametrize("equation", ["ii", "ij->i"])
+def test_einsum_of_integers(equation: str) -> None:
+    agrees("Einsum", [numbers(3, 3, dtype="int32")], equation=equation)

@@ -46,6 +46,12 @@ def test_lengths(op, direction):
     check(op, direction, lengths=LENGTHS, started=True)
 
 
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("op", GATES)
+def test_lengths_of_nothing(op, direction):
+    check(op, direction, lengths=np.array([6, 0, 4], np.int32), started=True)
+
+
 @pytest.mark.parametrize("op", GATES)
 def test_clip(op):
     check(op, attributes={"clip": 0.3})

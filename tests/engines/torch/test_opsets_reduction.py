@@ -81,3 +81,23 @@ def test_indices(op: str, opset: int) -> None:
 def test_ties(op: str, last: int, dtype: str) -> None:
     x = np.array([[1, 3, 3, 0, 0, 3], [2, 2, 2, 2, 2, 2]], dtype)
     agrees(op, [x], axis=1, select_last_index=last)
+
+
+def test_a_product_of_float16_may_be_large_on_the_way() -> None:
+    x = np.array([[300.0, 300.0], [0.01, 0.0]], np.float16)
+    agrees("ReduceProd", [x], opset=13)
+    agrees("ReduceProd", [np.array([[300.0, 300.0], [0.25, 0.25]], np.float16)], opset=13)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32"])
+def test_numbers_without_a_sign_beside_axes_with_one(dtype: str) -> None:
+    """ONNX Runtime has none of these."""
+    x, axis = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (3, 4), dtype=dtype), np.array([1])
+    wanted = {"ReduceSum": x.sum(1, dtype=dtype), "ReduceMax": x.max(1), "ReduceMin": x.min(1)}
+    for op, expected in wanted.items():
+        (found,) = on_torch(one_op(op, [x, axis], keepdims=0), [x, axis])
+        assert (found.dtype, found.tolist()) == (dtype, expected.tolist())
+    (found,) = on_torch(one_op("CumSum", [x, axis]), [x, axis])
+    assert (found.dtype, found.tolist()) == (dtype, x.cumsum(1, dtype=dtype).tolist())
+    found, _ = on_torch(one_op("TopK", [x, axis], outputs=2), [x, axis])
+    assert (found.dtype, found.tolist()) == (dtype, x.max(1, keepdims=True).tolist())

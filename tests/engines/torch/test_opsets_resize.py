@@ -81,6 +81,14 @@ def test_crop(mode):
         agrees("Resize", [x, roi, None, wanted], known=[1, 3], opset=13, tolerance=1e-4, **attributes)
 
 
+def test_crop_that_ends_just_at_the_edge():
+    """The last place is rounded: it is the last element, or beyond it."""
+    attributes = {"coordinate_transformation_mode": "tf_crop_and_resize", "mode": "nearest", "extrapolation_value": 7.0}
+    for start, size in itertools.product((0.1, -0.2, 0.3), (2, 3, 5, 7, 9, 11)):
+        roi = np.array([start, 1], np.float32)
+        agrees("Resize", [numbers(8), roi, None, np.array([size])], known=[1, 3], opset=13, **attributes)
+
+
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_aspect(mode, policy):

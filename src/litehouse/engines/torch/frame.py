@@ -101,12 +101,21 @@ class Step:
                 if not isinstance(error, NotImplementedError) and "not implemented for" not in str(error):
                     raise
             else:
-                return results if isinstance(results, tuple) else (results,)
+                made = results if isinstance(results, tuple) else (results,)
+                if self._is_all(made):
+                    return made
             del arguments
         assert self.fallback is not None
         self.is_lacking = True
         frame.waits.add(self)
         return self.fallback([None if slot == NONE else frame.on_host(slot, self) for slot in self.inputs])
+
+    def _is_all(self, results: tuple[Any, ...]) -> bool:
+        """Whether results are all that the node gives: an op may leave out one that hardly any file asks for."""
+        if len(self.outputs) == 1:
+            return True
+        wanted = [place for place, slot in enumerate(self.outputs) if slot != NONE]
+        return all(place < len(results) and results[place] is not None for place in wanted)
 
     def _argument(self, frame: Frame, place: int) -> Any:
         slot = self.inputs[place]
@@ -131,7 +140,7 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
         raise LackingError("text")
     if not kinds or step.op in BITS:
         return step.function(*arguments)
-    if len(kinds) > 1 or (torch.uint64 in kinds and step.op not in SIGNLESS):
+    if len(kinds) > 1 or (torch.uint64 in kinds and (step.op not in SIGNLESS or _compares(step))):
         raise LackingError("numbers of 64 bits without a sign")
     (kind,) = kinds
     wide = WIDER[kind]
@@ -147,6 +156,11 @@ def _widened(step: Step, arguments: list[Any]) -> Any:
         _to(value, kind) if _is_of(value, wide) and place not in INDICES.get(step.op, ()) else value
         for place, value in enumerate(results)
     )
+
+
+def _compares(step: Step) -> bool:
+    """Whether a step with SIGNLESS's op lets the greatest or the least number stay, and so looks at the sign."""
+    return getattr(step.function, "keywords", {}).get("reduction") in ("max", "min")
 
 
 # Ops that take numbers without a sign as they are.

@@ -123,7 +123,7 @@ def _log_softmax(x: Tensor, axis: int) -> Tensor:
 
 
 def _hardmax(x: Tensor, axis: int) -> Tensor:
-    return torch.zeros_like(x).scatter(axis, x.argmax(axis, keepdim=True), 1)
+    return torch.zeros_like(x).scatter(axis, x.argmax(axis, keepdim=True), 1) if x.numel() else x
 
 
 def _along(name: str, compute: Callable[[Tensor, int], Tensor]) -> None:

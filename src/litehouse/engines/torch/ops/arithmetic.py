@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import torch
 
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -85,7 +86,10 @@ def mul(a: Tensor, b: Tensor) -> Tensor:
 def div(a: Tensor, b: Tensor) -> Tensor:
     if a.is_floating_point() or a.is_complex():
         return a / b
-    return torch.div(a, b, rounding_mode="trunc")
+    if a.device.type != "cpu" or a.dtype not in (torch.int32, torch.int64):
+        return torch.div(a, b, rounding_mode="trunc")
+    is_negated = b == -1  # the lowest number divided by -1 is none: a CPU ends the process there
+    return torch.where(is_negated, -a, torch.div(a, b.masked_fill(is_negated, 1), rounding_mode="trunc"))
 
 
 @op("Mod")
@@ -143,6 +147,10 @@ def clip(
     max: Tensor | None = None,  # noqa: A002
 ) -> Tensor:
     low, high = (None if bound is None else bound.reshape(()) for bound in (min, max))
+    if x.is_floating_point():  # without a bound, inf still becomes the largest number that there is
+        limits = torch.finfo(x.dtype)
+        low = x.new_full((), limits.min) if low is None else low
+        high = x.new_full((), limits.max) if high is None else high
     return x if low is None and high is None else x.clamp(low, high)
 
 
@@ -183,11 +191,11 @@ def _running(
     compute: Callable[..., Tensor], first: int, x: Tensor, axis: int, *, exclusive: int, reverse: int
 ) -> Tensor:
     """A running sum or product; an exclusive one begins with `first` and leaves out the last element."""
-    x = x.flip(axis) if reverse else x
+    dtype, x = x.dtype, wide(x.flip(axis) if reverse else x)
     if exclusive:
         start = torch.full_like(x.narrow(axis, 0, min(1, x.shape[axis])), first)
         x = torch.cat([start, x.narrow(axis, 0, max(0, x.shape[axis] - 1))], axis)
-    found = compute(x, axis, dtype=x.dtype)
+    found = compute(x, axis, dtype=x.dtype).to(dtype)
     return found.flip(axis) if reverse else found
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
+from litehouse.engines.torch.ops.common import from_zero
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
@@ -177,7 +178,8 @@ def rotary_embedding(
     rotary_embedding_dim: int = 0,
 ) -> Tensor:
     if positions is not None:
-        cos, sin = F.embedding(positions, cos), F.embedding(positions, sin)
+        places = from_zero(positions, cos.shape[0], counts_back=False)
+        cos, sin = F.embedding(places, cos), F.embedding(places, sin)
     if x.ndim == 4:
         return _rotated(x, cos.unsqueeze(1), sin.unsqueeze(1), rotary_embedding_dim, interleaved)
     heads = x.unflatten(-1, (num_heads, -1))

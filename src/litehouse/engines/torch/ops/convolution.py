@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
+from litehouse.engines.torch.ops.common import wide
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -198,9 +199,9 @@ def _taken(image: Tensor, y: Tensor, x: Tensor, height: int, width: int) -> Tens
         row, column = top + down, left + right
         share = (1 - (y - row).abs()) * (1 - (x - column).abs())
         is_inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        index = row.clamp(0, height - 1).long() * width + column.clamp(0, width - 1).long()
+        index = row.where(is_inside, 0).long() * width + column.where(is_inside, 0).long()
         values = image.gather(3, index[:, :, None].expand(-1, -1, image.shape[2], -1))
-        part = values * torch.where(is_inside, share, 0)[:, :, None]
+        part = torch.where(is_inside[:, :, None], values * share[:, :, None], 0)
         total = part if total is None else total + part
     assert total is not None
     return total

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from litehouse.engines.torch.ops.windows import wide
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 

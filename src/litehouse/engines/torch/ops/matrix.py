@@ -37,7 +37,7 @@ def _times(x: Tensor, factor: float) -> Tensor:
 
 @op("Einsum")
 def einsum(*values: Tensor, equation: str) -> Tensor:
-    return torch.einsum(equation, *values)
+    return torch.einsum(equation, *values).to(values[0].dtype)  # sums of a diagonal are of 64 bits in torch
 
 
 @op("Det")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
@@ -59,9 +60,9 @@ def _batch_norm(x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tenso
     kinds = {value.dtype for value in (scale, bias, mean, var)}
     if kinds == {x.dtype} or (kinds == {torch.float32} and x.dtype in (torch.float16, torch.bfloat16)):
         return F.batch_norm(x, mean, var, scale, bias, eps=epsilon)
-    wide = functools.reduce(torch.promote_types, kinds, x.dtype)
-    scale, bias, mean, var = (value.to(wide) for value in (scale, bias, mean, var))
-    return F.batch_norm(x.to(wide), mean, var, scale, bias, eps=epsilon).to(x.dtype)
+    kind = functools.reduce(torch.promote_types, kinds, x.dtype)
+    scale, bias, mean, var = (value.to(kind) for value in (scale, bias, mean, var))
+    return F.batch_norm(x.to(kind), mean, var, scale, bias, eps=epsilon).to(x.dtype)
 
 
 @op("InstanceNormalization")
@@ -108,8 +109,8 @@ def layer_norm(
     sizes = x.shape[axis:]
     if outputs == 1 and fits(scale, x, sizes) and fits(bias, x, sizes):
         return F.layer_norm(x, sizes, scale, bias, epsilon)
-    wide = x.to(_stash(x, stash_type))
-    normal, mean, deviation = torch.native_layer_norm(wide, sizes, None, None, epsilon)
+    stashed = x.to(_stash(x, stash_type))
+    normal, mean, deviation = torch.native_layer_norm(stashed, sizes, None, None, epsilon)
     found = scaled(normal, scale, bias).to(x.dtype)
     kind = dtype_of(stash_type) or torch.float32
     return (found, mean.to(kind), deviation.to(kind))[: max(outputs, 1)]
@@ -133,30 +134,30 @@ def rms_norm(
     sizes = x.shape[axis:]
     if fits(scale, x, sizes):
         return F.rms_norm(x, sizes, scale, epsilon)
-    wide = x.to(_stash(x, stash_type))
-    return scaled(F.rms_norm(wide, sizes, None, epsilon).to(x.dtype), scale).to(x.dtype)
+    stashed = x.to(_stash(x, stash_type))
+    return scaled(F.rms_norm(stashed, sizes, None, epsilon).to(x.dtype), scale).to(x.dtype)
 
 
 @op("LpNormalization")
 def lp_norm(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
-    norm = torch.linalg.vector_norm(x, p, axis, keepdim=True)
-    return x / norm.masked_fill(norm == 0, 1)
+    norm = torch.linalg.vector_norm(wide(x), p, axis, keepdim=True)
+    return (x / norm.masked_fill(norm == 0, 1)).to(x.dtype)
 
 
 @op("MeanVarianceNormalization")
 def mean_variance_norm(x: Tensor, *, axes: Sequence[int] = (0, 2, 3)) -> Tensor:
-    var, mean = torch.var_mean(x, tuple(axes), correction=0, keepdim=True)
-    return (x - mean) / (var.sqrt() + 1e-9)
+    var, mean = torch.var_mean(wide(x), tuple(axes), correction=0, keepdim=True)
+    return ((x - mean) / (var.sqrt() + 1e-9)).to(x.dtype)
 
 
 @op("LRN")
 def local_response_norm(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     before, behind = (size - 1) // 2, math.ceil((size - 1) / 2)
-    squares = F.pad(x.square().flatten(2).unsqueeze(1), (0, 0, before, behind)) if x.ndim > 2 else None
-    if squares is None:
+    if x.ndim < 3:
         raise LackingError("LRN of a tensor without places")
+    squares = F.pad(wide(x).square().flatten(2).unsqueeze(1), (0, 0, before, behind))
     means = F.avg_pool2d(squares, (size, 1), 1).reshape(x.shape)
-    return x / (means * alpha + bias).pow(beta)
+    return (x / (means * alpha + bias).pow(beta)).to(x.dtype)
 
 
 @op("Dropout")

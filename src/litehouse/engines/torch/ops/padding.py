@@ -44,7 +44,8 @@ def _padded(x: Tensor, sizes: list[int], mode: str, value: float) -> Tensor:
     if not any(sizes):
         return x
     if mode == "constant":
-        return functional.pad(x, [size for pair in reversed(pairs) for size in pair], value=value)
+        flat = [size for pair in reversed(pairs) for size in pair]
+        return torch.constant_pad_nd(x, flat, value)  # not `pad`, which makes a float of the value
     if mode not in NAMES:
         raise LackingError(f"the mode {mode}")
     for axis, (before, after) in enumerate(pairs):

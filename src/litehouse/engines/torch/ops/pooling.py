@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import Axis, axes_of, padded, wide
+from litehouse.engines.torch.ops.common import divided, from_zero, wide
+from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -185,7 +186,8 @@ def max_unpool(
     ]
     shape = [*x.shape[:2], *sizes]
     flat = x.new_zeros(math.prod(shape))
-    y = flat.scatter(0, indices.reshape(-1), x.reshape(-1)).reshape(shape)
+    places = from_zero(indices.reshape(-1), flat.shape[0], counts_back=False)
+    y = flat.scatter(0, places, x.reshape(-1)).reshape(shape)
     if output_shape is None or output_shape.tolist() == shape:
         return y
     return padded(y, [(0, wanted - size) for wanted, size in zip(output_shape.tolist()[2:], sizes, strict=True)])
@@ -194,7 +196,7 @@ def max_unpool(
 @op("MaxRoiPool")
 def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_scale: float = 1.0) -> Tensor:
     """The greatest number of each part of each region; 0 for a part with nothing in it."""
-    images = x.index_select(0, rois[:, 0].long())
+    images = x.index_select(0, from_zero(rois[:, 0], x.shape[0], counts_back=False))
     places = wide(rois)[:, 1:] * spatial_scale
     left, top, right, bottom = (torch.floor(places.abs() + 0.5) * places.sign()).unbind(1)  # halves away from zero
     rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
@@ -210,7 +212,7 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: list[int], spatial_sc
 
 def _bins(start: Tensor, end: Tensor, count: int, size: int) -> Tensor:
     """Which elements of an axis belong to each of the parts of each region, (regions, parts, size)."""
-    length = (end - start + 1).clamp(min=1) / torch.full((), count, dtype=start.dtype, device=start.device)
+    length = divided((end - start + 1).clamp(min=1), count)
     number = torch.arange(count, device=start.device, dtype=start.dtype)
     first = torch.floor(number * length[:, None]) + start[:, None]
     last = torch.ceil((number + 1) * length[:, None]) + start[:, None]

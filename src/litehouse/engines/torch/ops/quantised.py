@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
 from litehouse.engines.torch.ops.casts import FLOAT8, cast_to
+from litehouse.engines.torch.ops.common import divided
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
@@ -85,7 +86,7 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     low, high = (bound.reshape(()) for bound in x.aminmax())
     low = low.clamp(max=0)
     span = high.clamp(min=0) - low
-    scale = torch.where(span == 0, torch.ones_like(span), span / 255)
+    scale = torch.where(span == 0, torch.ones_like(span), divided(span, 255))
     zero = _rounded(-low / scale, None, torch.uint8)
     return _rounded(x / scale, zero, torch.uint8), scale, zero
 

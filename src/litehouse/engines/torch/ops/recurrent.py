@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from litehouse.engines.torch.ops.common import from_zero
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -103,6 +104,10 @@ class Run:
         """A new state, or the old one for a sequence that has ended."""
         return new if self.is_on is None else torch.where(self.is_on[time], new, old)
 
+    def end(self, state: Tensor) -> Tensor:
+        """The last state; zeros for a sequence of no steps, as ONNX Runtime has it."""
+        return torch.where(self.is_on[0], state, 0) if self.is_on else state
+
     def stacked(self, outputs: dict[int, Tensor]) -> Tensor:
         """The outputs of all steps (time, batch, size), zeros behind the end of a sequence."""
         if not outputs:
@@ -125,7 +130,7 @@ def _runs(
     if lengths is not None:
         times = torch.arange(x.shape[0], device=x.device)[:, None]
         is_on = list((times < lengths).unsqueeze(2).unbind(0))
-        order = torch.where(times < lengths, lengths - 1 - times, times).long()
+        order = from_zero(torch.where(times < lengths, lengths - 1 - times, times), x.shape[0])
     for place, is_reversed in enumerate(plan.directions):
         own = order if is_reversed else None
         given = x if own is None else _ordered(x, own)
@@ -193,8 +198,8 @@ def lstm(
             h, c = run.kept(time, new_h, h), run.kept(time, new_c, c)
             outputs[time] = h
         all_outputs.append(run.stacked(outputs))
-        all_h.append(h)
-        all_c.append(c)
+        all_h.append(run.end(h))
+        all_c.append(run.end(c))
     return _sized(all_outputs, all_h, all_c, plan=plan)
 
 
@@ -248,7 +253,7 @@ def gru(
                 new = _gru_cell(plan, place, given, h, run.weight)
             h = outputs[time] = run.kept(time, new, h)
         all_outputs.append(run.stacked(outputs))
-        all_h.append(h)
+        all_h.append(run.end(h))
     return _sized(all_outputs, all_h, plan=plan)
 
 
@@ -311,5 +316,5 @@ def rnn(
             new = f(plan.clipped(torch.addmm(given, h, run.weight)))
             h = outputs[time] = run.kept(time, new, h)
         all_outputs.append(run.stacked(outputs))
-        all_h.append(h)
+        all_h.append(run.end(h))
     return _sized(all_outputs, all_h, plan=plan)

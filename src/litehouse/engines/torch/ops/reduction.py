@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import op
 from litehouse.engines.torch.values import Tensor
 
@@ -81,9 +82,10 @@ def reduce_min(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 
 @_reduction("ReduceProd")
 def reduce_prod(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
+    dtype, x = x.dtype, wide(x)  # only the result must be small
     for axis in reversed(axes):
         x = x.prod(axis, keepdim=keep, dtype=x.dtype)
-    return x
+    return x.to(dtype)
 
 
 @_reduction("ReduceL1")
@@ -102,8 +104,8 @@ def reduce_l2(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
 
 @_reduction("ReduceLogSum")
 def reduce_log_sum(x: Tensor, axes: tuple[int, ...], keep: bool) -> Tensor:
-    total = reduce_sum(x, axes, keep)
-    return total.log() if x.is_floating_point() else total.double().log().to(x.dtype)
+    total = reduce_sum(wide(x), axes, keep)
+    return (total if x.is_floating_point() else total.double()).log().to(x.dtype)
 
 
 @_reduction("ReduceLogSumExp")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import wide
+from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -214,8 +214,9 @@ def _coordinates(axis: Axis, way: Way, like: Tensor) -> Tensor:
     between = torch.full((), axis.wanted - 1, device=like.device, dtype=dtype)
     if name == "align_corners":
         return out * last / between
-    if name == "tf_crop_and_resize" and axis.wanted > 1:
-        return axis.start * last + out * ((axis.end - axis.start) * last) / between
+    if name == "tf_crop_and_resize" and axis.wanted > 1:  # rounded as ONNX Runtime does: some are just at the edge
+        part = float(np.float32(axis.end) - np.float32(axis.start))
+        return axis.start * last + out * part * last / between
     if name == "tf_crop_and_resize":
         return torch.full_like(out, 0.5 * (axis.start + axis.end) * last)
     raise LackingError(f"the coordinates {name}")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.ops.windows import padded, wide
+from litehouse.engines.torch.ops.common import divided, from_zero, wide
+from litehouse.engines.torch.ops.windows import padded
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -86,9 +88,9 @@ def roi_align(
     height, width = bottom - top, right - left
     if not shift:
         height, width = height.clamp(min=1), width.clamp(min=1)
-    images = batch_indices.long()
+    images = from_zero(batch_indices, x.shape[0], counts_back=False)
     if sampling_ratio <= 0:
-        if mode != "avg" or (not x.is_cuda and rois.shape[0] * x[0].numel() > MOST_ON_CPU):
+        if mode != "avg" or (not x.is_cuda and rois.shape[0] * math.prod(x.shape[1:]) > MOST_ON_CPU):
             raise LackingError("regions with another number of samples each")
         rows = _shares(top, height, output_height, x.shape[2])
         columns = _shares(left, width, output_width, x.shape[3])
@@ -129,13 +131,13 @@ def roi_align_10(
 def _places(start: Tensor, length: Tensor, bins: int, samples: int) -> Tensor:
     """Where along an axis the samples of each region are, (regions, bins * samples)."""
     numbers = torch.arange(bins * samples, device=start.device, dtype=start.dtype)
-    return start[:, None] + (numbers + 0.5) * (length / (bins * samples))[:, None]
+    return start[:, None] + (numbers + 0.5) * divided(length, bins * samples)[:, None]
 
 
 def _ends(places: Tensor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
     """The two elements around each place, with their shares: none for a place that is far outside."""
     is_near = (places >= -1) & (places <= size)
-    inside = places.clamp(0, size - 1)
+    inside = places.where(is_near, 0).clamp(0, size - 1)  # NaN is nowhere
     below = inside.floor()
     share = inside - below
     yield below.long(), torch.where(is_near, 1 - share, 0)
@@ -158,7 +160,7 @@ def _shares(start: Tensor, length: Tensor, bins: int, size: int) -> Tensor:
 
     A bin has as many samples as it is long; those that are inside are at most twice as many as there are elements.
     """
-    step = (length / bins)[:, None]
+    step = divided(length, bins)[:, None]
     count = step.ceil()
     gap = step / count.clamp(min=1)
     first = start[:, None] + torch.arange(bins, device=start.device, dtype=start.dtype) * step + gap / 2
@@ -174,7 +176,7 @@ def _shares(start: Tensor, length: Tensor, bins: int, size: int) -> Tensor:
 
 def _products(x: Tensor, images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """The sums of the images' elements by shares of their rows and columns, (regions, C, bins, bins)."""
-    at_once = max(1, MOST_ON_CPU // max(1, x[0].numel()))
+    at_once = max(1, MOST_ON_CPU // max(1, math.prod(x.shape[1:])))
     parts = []
     for own, row, column in zip(images.split(at_once), rows.split(at_once), columns.split(at_once), strict=True):
         high = row[:, None] @ x.index_select(0, own)

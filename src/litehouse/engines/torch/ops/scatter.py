@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from litehouse.engines.torch.ops.common import from_zero
+from litehouse.engines.torch.ops.common import from_zero, wide
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -38,9 +38,10 @@ def _scattered(x: Tensor, axis: int, places: Tensor, updates: Tensor, reduction:
         return x.scatter(axis, places, updates)
     if reduction not in REDUCTIONS or x.dtype == torch.bool:
         raise LackingError(f"{reduction} of {x.dtype}")
+    whole, parts = wide(x), wide(updates)
     if reduction == "add":
-        return x.scatter_add(axis, places, updates)
-    return x.scatter_reduce(axis, places, updates, REDUCTIONS[reduction])
+        return whole.scatter_add(axis, places, parts).to(x.dtype)
+    return whole.scatter_reduce(axis, places, parts, REDUCTIONS[reduction]).to(x.dtype)
 
 
 @op("TensorScatter")
@@ -56,6 +57,6 @@ def tensor_scatter(
     size, batch = past_cache.shape[axis], past_cache.shape[0]
     line = torch.arange(update.shape[axis], device=update.device).unsqueeze(0)
     places = line.expand(batch, -1) if write_indices is None else write_indices.long().unsqueeze(1) + line
-    places = places.remainder(size) if mode == "circular" else from_zero(places, size)
+    places = places.remainder(size) if mode == "circular" else from_zero(places, size, counts_back=False)
     shape = [batch if each == 0 else -1 if each == axis else 1 for each in range(update.ndim)]
     return past_cache.scatter(axis, places.reshape(shape).expand(update.shape), update)

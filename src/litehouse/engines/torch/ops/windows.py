@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch.nn import functional
 
 from litehouse.engines.torch.registry import LackingError
@@ -88,8 +87,3 @@ def padded(x: Tensor, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Te
     if not any(begin or end for begin, end in pads):
         return x
     return functional.pad(x, [number for pair in reversed(pads) for number in pair], value=value)
-
-
-def wide(x: Tensor) -> Tensor:
-    """Numbers of 16 bits as those of 32, where many are added up or where they are places; others as they are."""
-    return x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
