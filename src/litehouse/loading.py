@@ -111,11 +111,12 @@ def _can_share(loaded: Loaded) -> bool:
     """Whether one more session may use a compiled model.
 
     OpenVINO runs it as often at a time as it was compiled for: where that leaves cores free, each has its own. The
-    ranks of a job must all do the same, and what one has open, another may have closed.
+    ranks of a job must all do the same, and what one has open, another may have closed. Live weights that a program
+    holds itself are updated for all who use it.
     """
-    if "ranks" in loaded.built.engine.capabilities:
+    model, options, capabilities = loaded.model, loaded.options, loaded.built.engine.capabilities
+    if "ranks" in capabilities or ("arena" in capabilities and model.live):
         return False
-    model, options = loaded.model, loaded.options
     folder = os.path.dirname(model.path)
     places = {name: identity.marks_at(os.path.join(folder, name)) for name in model.files}
     is_same = None not in places.values() and places == dict(model.files)

@@ -456,13 +456,12 @@ class Session:
         sharing = self._live.shared()
         if not self.model.live:
             self._swap(changed, take, sharing)
-        elif sharing is None:
-            self._live.engine.update(self.model, changed)
-            take(changed)
         else:
+            placed = changed if sharing is None else sharing.place(changed)  # what may fail comes first
             self._live.engine.update(self.model, changed)
-            take(sharing.place(changed))
-            sharing.publish(self._live.values.number)
+            take(placed)
+            if sharing is not None:
+                sharing.publish(self._live.values.number)
 
     def _swap(self, changed: Arrays, take: Callable[[Arrays], None], sharing: Sharing | None) -> None:
         from litehouse import sharing as memory

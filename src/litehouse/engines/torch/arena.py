@@ -68,7 +68,7 @@ class Arena:
         Raises:
             WeightError: The other process has others, or cannot be reached.
         """
-        tensors = {key: tensor if _is_dense(tensor) else tensor.contiguous() for key, tensor in tensors.items()}
+        tensors = {key: tensor if is_dense(tensor) else tensor.contiguous() for key, tensor in tensors.items()}
         self.tensors: dict[Any, Tensor] = {}
         for other in others if shared is None else ():
             self.tensors |= other.have(tensors)
@@ -123,7 +123,7 @@ def _digest(tensor: Tensor) -> bytes:
     return found.digest()
 
 
-def _is_dense(tensor: Tensor) -> bool:
+def is_dense(tensor: Tensor) -> bool:
     """Whether each element has a place of its own, and there are none between them."""
     return bool(_span(tensor) == tensor.numel() and torch.empty_like(tensor).stride() == tensor.stride())
 

@@ -30,6 +30,7 @@ Where = tuple[Any, Any]
 Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.Lock()  # one at a time in the process
+recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile
 
 
 class WaitsError(Exception):
@@ -99,6 +100,7 @@ class Capture:
             if frame.place.type == "cuda":
                 graph = torch.cuda.CUDAGraph()
                 with (
+                    recording,
                     torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
                     _nothing_freed(),
                 ):

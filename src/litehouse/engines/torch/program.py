@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from litehouse.engines.base import Names, Stoppable
-from litehouse.engines.torch.arena import Arena, SharedArena
+from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
@@ -84,11 +84,11 @@ class TorchProgram:
         if store is not None:
             for name, slot in lowered.live.items():
                 self.weights[slot] = store.tensors[name]
-            self.derive()
             store.follow(self)
 
     def derive(self) -> None:
         """Compute what depends on the live weights alone, into the same memory as before."""
+        assert self.store is not None
         frame = Frame(self.lowered.constants, self.weights, self.place)
         for step in self.lowered.derived:
             for slot in step.outputs:
@@ -99,7 +99,7 @@ class TorchProgram:
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
             if before is None:
-                self.weights[slot] = value
+                self.weights[slot] = value if self.store.has(value) or is_dense(value) else value.contiguous()
             elif before.data_ptr() != value.data_ptr():  # a view of a weight has changed with it
                 before.copy_(value)
 
