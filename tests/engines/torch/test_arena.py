@@ -1,12 +1,15 @@
 """The weights on a device: in one piece of memory, each as it was."""
 
+import gc
 import itertools
+import os
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from litehouse import Options, read
+from litehouse import EngineError, Options, WeightError, read
 from onnx_models import model, node
 
 torch = pytest.importorskip("torch")
@@ -153,3 +156,60 @@ def test_the_file_is_not_written_to() -> None:
     assert isinstance(value, ir.Value)
     assert value.const_value is not None
     np.testing.assert_array_equal(value.const_value.numpy(), WEIGHTS["w"])
+
+
+# Of another process ---------------------------------------------------------------------------------------------------
+
+
+def test_memory_of_others_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+        def cuMemGetAddressRange_v2(self, base: Any, size: Any, _: Any) -> int:
+            base._obj.value, size._obj.value = 0x1000, 0x100
+            return self.code
+
+    monkeypatch.setattr(ipc, "_driver", lambda: Driver(0))
+    ipc._check_size(0x1000, 0x100)
+    ipc._check_size(0x1080, 0x80)
+    for address, nbytes in ((0x1000, 0x101), (0x1080, 0x81)):
+        with pytest.raises(WeightError, match=f"shares 256 bytes on the GPU, where the weights take {nbytes}"):
+            ipc._check_size(address, nbytes)
+    monkeypatch.setattr(ipc, "_driver", lambda: Driver(1))
+    ipc._check_size(0x1000, 0x101)  # the driver does not tell
+
+
+def test_a_block_is_freed_in_its_own_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever thread lets go of it: one that has run nothing has no context, and the driver would refuse."""
+    calls = []
+
+    class Driver:
+        def cuCtxGetCurrent(self, context: Any) -> int:
+            context._obj.value = 7
+            return 0
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda argument: calls.append((name, getattr(argument, "value", None)))
+
+    monkeypatch.setattr(ipc, "_driver", Driver)
+    block = ipc._Block(5, 16, "cuMemFree_v2")
+    del block
+    assert calls == [("cuCtxPushCurrent_v2", 7), ("cuMemFree_v2", 5), ("cuCtxPopCurrent_v2", None)]
+
+
+def test_a_rehearsed_device_leaves_no_file_open(rehearsed_gpu: None) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        Arena({"x": torch.ones(3)}, CPU)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_the_gpu_has_no_room_for_is_an_error_that_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(nbytes: int, _: Any) -> None:
+        raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
+
+    monkeypatch.setattr(ipc, "allocate", full)
+    with pytest.raises(EngineError, match=r"<bytes>: the GPU has not enough memory: .* bytes for weights"):
+        compiled(CONV)

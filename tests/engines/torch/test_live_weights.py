@@ -12,6 +12,7 @@ import pytest
 
 import litehouse
 from litehouse import EngineError, WeightError
+from litehouse.weights.segments import Segment
 from onnx_models import mlp, mlp_result, model, node
 
 torch = pytest.importorskip("torch")
@@ -420,3 +421,58 @@ def test_weights_on_the_cpu_are_not_shared_by_torch(tmp_path: Path) -> None:
     session = litehouse.load(tmp_path / "model.onnx", engine="torch", cache=False)
     with pytest.raises(WeightError, match="shared by the engine onnxruntime alone"):
         session.share([])
+
+
+def test_what_is_swapped_is_not_shared_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    how: dict[str, Any] = {"updatable": ["w1"], "updatable_mode": "swap", "tune": "off", "cache": False}
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", **how)
+    with pytest.raises(WeightError, match="load it with updatable_mode='in_place'"):
+        session.share([])
+
+
+WRONG = {
+    "no arena": ({"arena": None}, {}),
+    "an arena of another size": ({"nbytes": 1}, {}),
+    "no choice": ({"choice": None}, {}),
+    "no list of live weights": ({"live": None}, {}),
+    "another shape": ({}, {"w1": np.ones((1, 300), "f")}),
+    "another dtype": ({}, {"w1": np.ones((4, 300))}),
+    "another name": ({}, {"w3": np.ones((4, 300), "f")}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_another_process_is_not_trusted(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=["w1"], cache=False)
+    wrong, live = WRONG[case]
+    make = Segment.make
+
+    def forged(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Segment:
+        if "arena" in facts and "nbytes" in wrong:
+            facts = facts | {"arena": facts["arena"] | wrong}
+        elif "arena" in facts:
+            facts = {name: value for name, value in facts.items() if name not in wrong}
+        return make(live if live and "w1" in arrays else arrays, facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("litehouse.sharing.Segment.make", forged)
+        handle = session.share([])
+    with pytest.raises(WeightError, match=r"not understood|has made other weights|not those of the model"):
+        litehouse.attach(handle, device="gpu", cache=False)
+
+
+def test_an_update_of_another_shape_is_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=["w1"], cache=False)
+    other = litehouse.attach(session.share([]), device="gpu", cache=False)
+    make = Segment.make
+    with monkeypatch.context() as patch:
+        patch.setattr("litehouse.sharing.Segment.make", lambda *_: make({"w1": np.ones((1, 300), "f")}, {}))
+        session.update_weights({"w1": np.zeros((4, 300), "f")})
+    x = numbers(2, 4)
+    np.testing.assert_allclose(other.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)

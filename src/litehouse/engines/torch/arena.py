@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import torch
 
 from litehouse.engines.torch import ipc
 from litehouse.engines.torch.values import Tensor, name_of
-from litehouse.errors import WeightError
+from litehouse.errors import EngineError, WeightError
 
 ALIGNMENT = 256  # bytes: what kernels load at once never spans two weights
 
@@ -23,12 +24,14 @@ class SharedArena:
     Attributes:
         handle: What its memory is opened by, as hexadecimal digits.
         nbytes: Its size.
+        card: The GPU that it is on.
         table: Dtype, shape and strides of what is in it, in order.
         digest: What tells its content from others.
     """
 
     handle: str
     nbytes: int
+    card: str
     table: list[list[Any]]
     digest: str
 
@@ -39,7 +42,8 @@ class SharedArena:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """The arena of which `facts` gave this data."""
-        return cls(str(facts["handle"]), int(facts["nbytes"]), list(facts["table"]), str(facts["digest"]))
+        names = str(facts["handle"]), int(facts["nbytes"]), str(facts["card"])
+        return cls(*names, list(facts["table"]), str(facts["digest"]))
 
 
 class Arena:
@@ -78,8 +82,8 @@ class Arena:
             offsets[key] = size
             size += -(-_span(tensor) * tensor.element_size() // ALIGNMENT) * ALIGNMENT
         nbytes = max(size, 1)
-        if shared is not None and (shared.table != self._table() or shared.digest != self._digest()):
-            raise WeightError("the other process has made other weights of the model")
+        if shared is not None:
+            self._check(shared, nbytes, place)
         self.memory = ipc.allocate(nbytes, place) if shared is None else ipc.adopt(shared.handle, nbytes, place)
         for key, tensor in tensors.items():
             self.tensors[key] = self._view(tensor, offsets[key])
@@ -94,8 +98,18 @@ class Arena:
 
     def share(self) -> SharedArena:
         """What another process finds the arena by. This one must keep it."""
-        handle = ipc.export(self.memory).hex()
-        return SharedArena(handle, self.memory.numel(), self._table(), self._digest())
+        handle, card = ipc.export(self.memory).hex(), ipc.card(self.memory.device)
+        return SharedArena(handle, self.memory.numel(), card, self._table(), self._digest())
+
+    def _check(self, shared: SharedArena, nbytes: int, place: torch.device) -> None:
+        """Raise WeightError unless the arena of another process has what this one must have."""
+        if shared.nbytes != nbytes or shared.table != self._table() or shared.digest != self._digest():
+            raise WeightError("the other process has made other weights of the model")
+        if place.type == "cuda" and shared.card != ipc.card(place):
+            raise WeightError(
+                f"the weights are on the GPU {shared.card}, and this process was asked to run on {place}, which is "
+                f"{ipc.card(place)}; use the same one"
+            )
 
     def _table(self) -> list[list[Any]]:
         return [[name_of(each.dtype), list(each.shape), list(each.stride())] for each in self._sources.values()]
@@ -112,6 +126,15 @@ class Arena:
         if not size:
             return torch.empty(like.shape, dtype=like.dtype, device=self.memory.device)
         return self.memory[offset : offset + size].view(like.dtype).as_strided(like.shape, like.stride())
+
+
+@contextlib.contextmanager
+def fitting(path: str) -> Iterator[None]:
+    """Say of which model it is that a GPU has not enough memory for what it must hold."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise EngineError(f"{path}: the GPU has not enough memory: {error}") from error
 
 
 def _digest(tensor: Tensor) -> bytes:

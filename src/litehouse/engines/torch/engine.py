@@ -82,6 +82,7 @@ class TorchEngine:
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
         from litehouse.engines.shell import halved_ops, prepared
+        from litehouse.engines.torch.arena import fitting
         from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
@@ -105,13 +106,15 @@ class TorchEngine:
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
             precision = "tf32"
         if model.live and STORE not in model.shelf:
-            model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
+            with fitting(model.path):
+                model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
         store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
         arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
         how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
         how["workplace"] = workplace_of(model, options) if COMPILED in form else None
         others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
-        program = TorchProgram(lowered, names, where, precision, others=others, **how)
+        with fitting(model.path):
+            program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
         program.is_rewritten = is_rewritten
         return program
