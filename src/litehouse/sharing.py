@@ -82,13 +82,24 @@ def on_device(segment: Segment, model: Model, arrays: Arrays, options: Options) 
         with fitting(model.path):
             model.shelf[STORE] = Store(arrays, place(options.device))
     model.shelf[SHARED] = SharedArena.of(segment.facts["arena"])
+    return _compiled(model, options, choice, BETWEEN)
+
+
+def _compiled(model: Model, options: Options, choice: Choice, reason: str) -> Selected:
     how: dict[str, Any] = {"precision": choice.precision, "is_plain": choice.is_plain, "form": choice.form}
     program = ENGINES[choice].compile(model, options, **how)
-    return Selected(ENGINES[choice], program, Choice(str(choice), reason=BETWEEN, **how), 0.0)
+    return Selected(ENGINES[choice], program, Choice(str(choice), reason=reason, **how), 0.0)
 
 
 def in_arena(model: Model, options: Options, choice: Choice, arena: Arena) -> Selected:
     """The model, over the memory of an arena."""
+    if "arena" in ENGINES[choice].capabilities:
+        from litehouse.engines.torch.arena import Arenas
+        from litehouse.engines.torch.engine import GROUP
+
+        with arena.placing:
+            model.shelf[GROUP] = arena.shelf.setdefault(str(place(options.device)), Arenas())
+            return _compiled(model, options, choice, WITHIN)
     frozen = _frozen(model, options, choice)
     interned = Frozen(frozen.graph, arena.intern(frozen.weights), frozen.is_plain)
     return _selected(interned, model, options, WITHIN)
