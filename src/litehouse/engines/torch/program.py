@@ -153,6 +153,7 @@ class TorchRunner:
         self._waiting: set[Step] = set()
         self._shortcut: Shortcut | None = None
         self._sizes: list[tuple[int, ...]] = []  # that it is for
+        self._told: Any = None  # what ranks had told each other, then
         self._reading: Any = None  # the event at which the device has read what a run without an end staged for it
         self._cut()
 
@@ -197,10 +198,13 @@ class TorchRunner:
 
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         self._finish_reading()
-        shortcut = self._shortcut
-        if shortcut is None or not shortcut.takes_arrays or self._sizes != [array.shape for array in inputs]:
-            return self._run_arrays(inputs)
-        return shortcut.run(inputs)
+        shortcut = self._shortcut_for(inputs)
+        return shortcut.run(inputs) if shortcut is not None and shortcut.takes_arrays else self._run_arrays(inputs)
+
+    def _shortcut_for(self, inputs: Sequence[Any]) -> Shortcut | None:
+        """The shorter way for inputs, where this run and those of other ranks have the same sizes as the last one."""
+        is_same = self._sizes == [tuple(value.shape) for value in inputs] and self._told is self._program.told
+        return self._shortcut if is_same else None
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
@@ -223,16 +227,15 @@ class TorchRunner:
         given = program.lowered.block.outputs
         self._shortcut = None
         is_whole = capture is not None and all(slot in capture.device for slot in given)
-        is_known = program.told is None or program.is_fixed  # else ranks may have other sizes when this one has not
-        if self._stream is not None and capture is not None and is_whole and is_known:
+        if self._stream is not None and capture is not None and is_whole:
             self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path, self._wait)
-            self._sizes = [tuple(value.shape) for value in inputs]
+            self._sizes, self._told = [tuple(value.shape) for value in inputs], program.told
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
-        shortcut = self._shortcut
-        if shortcut is not None and self._sizes == [tuple(tensor.shape) for tensor in inputs]:
+        shortcut = self._shortcut_for(inputs)
+        if shortcut is not None:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
