@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import litehouse
-from litehouse.engines.torch import shortcut
+from litehouse.engines.torch import program, shortcut
 from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
@@ -105,3 +105,30 @@ def test_the_shorter_way_is_in_line(runner, notes, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: other)
     runner.run_tensors([runner.example])
     assert notes == ["other waits for caller"]
+
+
+def test_other_sizes_wait_for_the_shorter_way(runner, notes, monkeypatch):
+    """What was captured for several sizes shares its memory."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    monkeypatch.setattr(shortcut, "_pinned", torch.empty_like)
+    runner.run_tensors([runner.example])
+    type(runner)._find_shortcut(runner, [runner.example])
+    larger = torch.zeros(5, *runner.example.shape[1:])
+    for run in (runner.run_tensors, lambda inputs: runner.run([each.numpy() for each in inputs])):
+        runner.run_tensors([runner.example])
+        monkeypatch.setattr(runner, "_downloaded", lambda results: [each.numpy() for each in results])
+        other = Stream("other", notes)
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "current_stream", lambda _=None, other=other: other)
+            notes.clear()
+            run([larger])
+        assert notes.index("runner waits for caller") < notes.index("run")
+
+
+def test_runners_that_got_one_stream_take_turns():
+    class Given:
+        def __init__(self, cuda_stream):
+            self.cuda_stream = cuda_stream
+
+    assert program._lock_of(Given(-5)) is program._lock_of(Given(-5))
+    assert program._lock_of(Given(-5)) is not program._lock_of(Given(-6))

@@ -148,6 +148,7 @@ class TorchRunner:
         self._program, self._path = program, program.names.path
         is_gpu = program.place.type == "cuda"
         self._stream = torch.cuda.Stream(program.place) if is_gpu else None
+        self._alone = contextlib.nullcontext() if self._stream is None else _lock_of(self._stream)
         self._pool = torch.cuda.graph_pool_handle() if is_gpu else None
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
@@ -197,9 +198,10 @@ class TorchRunner:
             self._stream.synchronize()
 
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        self._finish_reading()
-        shortcut = self._shortcut_for(inputs)
-        return shortcut.run(inputs) if shortcut is not None and shortcut.takes_arrays else self._run_arrays(inputs)
+        with self._alone:
+            self._finish_reading()
+            shortcut = self._shortcut_for(inputs)
+            return shortcut.run(inputs) if shortcut is not None and shortcut.takes_arrays else self._run_arrays(inputs)
 
     def _shortcut_for(self, inputs: Sequence[Any]) -> Shortcut | None:
         """The shorter way for inputs, where this run and those of other ranks have the same sizes as the last one."""
@@ -210,6 +212,7 @@ class TorchRunner:
         program = self._program
         given = [as_tensor(array) for array in inputs]
         with self._at_work():
+            self._leave_shortcut()
             frame = self._filled(given)
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
@@ -231,13 +234,23 @@ class TorchRunner:
             self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path, self._wait)
             self._sizes, self._told = [tuple(value.shape) for value in inputs], program.told
 
+    def _leave_shortcut(self) -> None:
+        """Wait, on the stream, for a run that is under way on a caller's: what was captured shares its memory."""
+        if self._shortcut is not None:
+            self._shortcut.follow(self._stream)
+
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
+        with self._alone:
+            return self._run_tensors_alone(inputs)
+
+    def _run_tensors_alone(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
         shortcut = self._shortcut_for(inputs)
         if shortcut is not None:
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
+            self._leave_shortcut()
             frame = self._filled(inputs)
             given = self._program.lowered.block.outputs
             outputs = [unless_wrong(frame.on_device(slot), frame.wrong) for slot in given]
@@ -329,6 +342,17 @@ class TorchRunner:
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]
+
+
+def _lock_of(stream: Any) -> threading.Lock:
+    """What a runner holds while it uses its stream.
+
+    Torch has few streams, and gives each to many: what another thread begins on one that captures would be captured.
+    """
+    return _locks.setdefault(stream.cuda_stream, threading.Lock())
+
+
+_locks: dict[int, threading.Lock] = {}
 
 
 def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Tensor]:

@@ -63,7 +63,7 @@ class Shortcut:
         before = torch.cuda.current_stream(stream.device)
         torch.cuda.set_stream(stream)
         try:
-            self._follow(stream)
+            self.follow(stream)
             for place, view, source, target in self._staged:
                 np.copyto(view, inputs[place])
                 target.copy_(source, non_blocking=True)
@@ -81,13 +81,13 @@ class Shortcut:
     def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for tensors of the same sizes, on the caller's stream: nobody waits for the GPU."""
         stream = torch.cuda.current_stream(self._stream.device)
-        self._follow(stream)
+        self.follow(stream)
         for place, target in self._inputs:
             target.copy_(inputs[place], non_blocking=True)
         self._graph.replay()
         return [unless_wrong(result, self._wrong) for result in self._results]
 
-    def _follow(self, stream: Any) -> None:
+    def follow(self, stream: Any) -> None:
         """Let a stream wait for a run on another one: both use the same memory."""
         if stream != self._last:
             stream.wait_stream(self._last)
