@@ -383,6 +383,26 @@ def test_a_rank_that_alone_is_resized_ends_the_job(rank: int, sessions: Sessions
     in_all(2, one)
 
 
+def test_counts_that_do_not_fit_end_the_job(sessions: Sessions) -> None:
+    """They are numbers of the run, which process groups do not compare: gloo would end the process."""
+    nodes = [node("Cast", "s", "sent", to=7), node("Cast", "r", "received", to=7)]
+    nodes.append(ranks_op("AlltoAllV", "x sent received", "y", block_size=1))
+    both = sessions([part(nodes, {"x": [6], "s": [2], "r": [2]}, {"y": ["n"]}) for _ in range(2)])
+    x, sent = np.arange(6, dtype="f"), np.array([[2, 3], [1, 4]], "f")
+    for _ in range(RUNS):
+        first, second = run_all(both, [[x + 10 * rank, sent[rank], sent[:, rank].copy()] for rank in range(2)])
+        assert [first[0].tolist(), second[0].tolist()] == [[0, 1, 10], [2, 3, 4, 11, 12, 13, 14]]
+    received = [np.array([2, 1], "f"), np.array([2, 4], "f")]
+
+    def one(rank: int) -> None:
+        with pytest.raises(
+            RankError, match=r"rank 0 sent float32 \[3\] in AlltoAllV .* where rank 1 has float32 \[2\]"
+        ):
+            both[rank](x, sent[rank], received[rank])
+
+    in_all(2, one)
+
+
 def test_a_rank_that_exchanges_nothing_need_not_run(sessions: Sessions) -> None:
     sent = [ranks_op("Send", "x", "s", dest_rank=1, sr_tag=0), ranks_op("Depend", "x s", "y")]
     received = [ranks_op("Receive", "x", "r", src_rank=0, sr_tag=0), node("Add", "x r", "y")]

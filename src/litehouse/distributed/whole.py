@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from litehouse.engines.base import Stoppable
 from litehouse.engines.choice import Choice
 from litehouse.engines.select import Selected
 from litehouse.engines.torch.engine import TorchEngine
-from litehouse.engines.torch.exchanges import Given, Told, TorchExchange
+from litehouse.engines.torch.exchanges import Given, Kind, Told, TorchExchange
 from litehouse.engines.torch.ops.exchanges import EXCHANGES
 from litehouse.engines.torch.program import TorchProgram, TorchRunner
 from litehouse.engines.torch.values import Tensor
@@ -102,7 +103,7 @@ class Sizes:
         """
         self._mail, self._channel, self._is_open = mail, channel, is_open
         self._others = sorted(ranks - {mail.rank})
-        self._program, self._key = 0, ""
+        self._program, self._key, self._run = 0, "", 0
 
     def key(self, program: int, run: int, shapes: Shapes) -> str:
         """What tells the sizes of a run on all ranks from others; the same on all of them.
@@ -115,6 +116,7 @@ class Sizes:
         Raises:
             RankError: Another rank does not come.
         """
+        self._run = run
         if self._is_open or program != self._program:
             own, letter = [program, shapes], Key(self._channel, run, "sizes")
             found = {self._mail.rank: own}
@@ -126,10 +128,23 @@ class Sizes:
             self._program, self._key = program, json.dumps(sorted(found.items()))
         return self._key
 
-    def check(self, run: int) -> None:
+    def asked(self, what: str, exchange: TorchExchange, own: Given) -> Given:
+        """Tell each rank of an exchange what it is given, and give what this one is."""
+        mail, key, found = self._mail, Key(self._channel, self._run, f"{exchange.label} {what}"), list(own)
+        others = [(place, rank) for place, rank in enumerate(exchange.group) if rank != mail.rank]
+        if exchange.op != "Receive":
+            for place, rank in others:
+                mail.post(rank, key, _plain(own[place]), exchange.what)
+        if exchange.op != "Send":
+            for place, rank in others:
+                with mail.fetched(rank, key, exchange.what) as array:
+                    found[place] = _kinds(_read(array, rank), rank)
+        return found
+
+    def check(self) -> None:
         """Raise RankError where another rank tells of new sizes in a run that this one began with the old ones."""
         for rank in self._others:
-            if self._mail.has(rank, Key(self._channel, run, "sizes")):
+            if self._mail.has(rank, Key(self._channel, self._run, "sizes")):
                 raise RankError(
                     f"rank {rank} runs with other sizes than before, and rank {self._mail.rank} does not; resize the "
                     "model on all ranks",
@@ -287,13 +302,13 @@ class WholeProgram:
             number = mail.begin(self._channel)
             try:
                 told = self._told(number, shapes)
-                program.told, self._lines.check = told, functools.partial(self._sizes.check, number)
+                program.told, self._lines.check = told, self._sizes.check
                 self._runs[told.key] += 1
                 is_new = self._runs[told.key] <= NEW_RUNS
                 with mail.busy() if is_new else contextlib.nullcontext():
                     yield
                 if told.ask is not None:
-                    self._known[told.key] = Told(told.key, told.given, told.found)
+                    self._known[told.key] = replace(told, ask=None)
             except BaseException as error:
                 mail.fail(error)
                 self._lines.abort()
@@ -309,25 +324,9 @@ class WholeProgram:
         if known is not None:
             return known
 
-        def ask(exchange: TorchExchange, own: Given) -> Given:
-            letter = Key(self._channel, number, f"{exchange.label} sizes")
-            telling = exchange.op != "Receive"
-            return self._asked(exchange, letter, own, telling=telling)
-
-        return Told(key, ask=ask)
-
-    def _asked(self, exchange: TorchExchange, key: Key, own: Given, *, telling: bool) -> Given:
-        """Tell each rank of an exchange what it is given, and give what this one is."""
-        mail, found = self._mail, list(own)
-        others = [(place, rank) for place, rank in enumerate(exchange.group) if rank != mail.rank]
-        if telling:
-            for place, rank in others:
-                mail.post(rank, key, _plain(own[place]), exchange.what)
-        if exchange.op != "Send":
-            for place, rank in others:
-                with mail.fetched(rank, key, exchange.what) as array:
-                    found[place] = [(str(dtype), tuple(map(int, shape))) for dtype, shape in _read(array, rank)]
-        return found
+        return Told(
+            key, functools.partial(self._sizes.asked, "counts"), ask=functools.partial(self._sizes.asked, "sizes")
+        )
 
     def finish(self) -> None:
         """Wait for what the caller's stream has begun."""
@@ -368,7 +367,18 @@ def _plain(facts: Any) -> np.ndarray:
 
 
 def _read(array: np.ndarray, rank: int) -> Any:
-    try:
+    with _understood(rank):
         return json.loads(array.tobytes())
+
+
+def _kinds(facts: Any, rank: int) -> list[Kind]:
+    with _understood(rank):
+        return [(str(dtype), tuple(map(int, shape))) for dtype, shape in facts]
+
+
+@contextlib.contextmanager
+def _understood(rank: int) -> Iterator[None]:
+    try:
+        yield
     except MALFORMED as error:
         raise RankError(f"rank {rank} speaks another version of Litehouse ({error})", rank=rank) from error

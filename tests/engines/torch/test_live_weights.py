@@ -309,6 +309,29 @@ def test_turns_let_runs_in_together_and_updates_alone() -> None:
     assert order[-2:] == ["run", "update"]
 
 
+def test_an_update_that_is_interrupted_while_it_waits_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, order = Turns(), []
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with turns.run(), monkeypatch.context() as patch:
+        patch.setattr(turns._changed, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt), turns.update():
+            pass
+
+    def run() -> None:
+        with turns.run():
+            order.append("run")
+        with turns.update():
+            order.append("update")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert order == ["run", "update"]
+
+
 def test_sums_tell_what_is_no_number() -> None:
     assert has_nan(np.array([1, np.nan], "f"))
     assert not has_nan(np.array([np.inf, -np.inf, 1], "f"))  # whose sum is none

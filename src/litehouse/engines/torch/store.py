@@ -44,17 +44,19 @@ class Turns:
     @contextlib.contextmanager
     def update(self) -> Iterator[None]:
         """Alone."""
+        is_inside = False
         with self._changed:
             self._updates += 1
-            while self._runs or self._is_updating:
-                self._changed.wait()
-            self._is_updating = True
         try:
+            with self._changed:
+                while self._runs or self._is_updating:
+                    self._changed.wait()  # the user may interrupt it
+                self._is_updating = is_inside = True
             yield
         finally:
             with self._changed:
                 self._updates -= 1
-                self._is_updating = False
+                self._is_updating = self._is_updating and not is_inside
                 self._changed.notify_all()
 
     def renew(self) -> None:
