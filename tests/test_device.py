@@ -54,7 +54,54 @@ class TestWhichThereAre:
         if value is not None:
             monkeypatch.setenv(device.REHEARSAL, value)
         assert device.device_count("gpu") == 0
-        assert device.lack("gpu").startswith("torch finds no GPU; check the driver")
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        assert device.lack("gpu").startswith("torch finds no GPU; check that nvidia-smi shows one")
+
+    def test_a_build_without_cuda(self, monkeypatch):
+        import torch
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        monkeypatch.setattr(torch.version, "cuda", None)
+        monkeypatch.setattr(torch, "__version__", "2.13.0+cpu")
+        assert device.lack("gpu") == (
+            "torch 2.13.0+cpu is built without CUDA; install a build that has it in its place"
+        )
+
+    @pytest.mark.parametrize("error", [ImportError("no _C"), OSError("libcudnn.so.9: no such file")])
+    def test_a_broken_torch(self, rehearsed_gpu, monkeypatch, error):
+        real = builtins.__import__
+
+        def fail(name, *rest):
+            if name == "torch":
+                raise error
+            return real(name, *rest)
+
+        monkeypatch.setattr(builtins, "__import__", fail)
+        assert device.device_count("gpu") == 0
+        assert device.lack("gpu") == f"torch does not import ({error}); install litehouse[gpu]"
+
+    def test_memory_that_torch_holds_is_given_back(self, monkeypatch):
+        import torch
+
+        calls = []
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("given back"))
+        monkeypatch.setenv(device.REHEARSAL, "1")
+        device.give_back("gpu")
+        assert calls == []
+        monkeypatch.setattr(device, "place", lambda _: torch.device("cuda"))
+        device.give_back("gpu")
+        assert calls == ["given back"]
+
+    def test_free_memory(self, monkeypatch):
+        import torch
+
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda place: (1000, 9000))
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda place: 70)
+        monkeypatch.setattr(torch.cuda, "memory_allocated", lambda place: 50)
+        assert device.free_memory("gpu") == 1020
+        assert device.free_memory("gpu:1") is device.free_memory("cpu") is None
 
     def test_gpus(self, monkeypatch):
         import torch

@@ -25,6 +25,7 @@ def test_the_variable_that_sets_the_tuning(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ({"device": "tpu"}, "device must be one of"),
         ({"device": "gpu:x"}, "device must be one of"),
+        ({"device": 0}, "device must be one of .* not 0"),
         ({"engine": "caffe"}, "engine must be one of"),
         ({"threads": -1}, "threads must be"),
         ({"threads": 1.5}, "threads must be"),

@@ -69,9 +69,10 @@ def replays(session: litehouse.Session) -> Callable[[], None] | None:
     """What replays the graphs of the session's last run, alone; None where there is more to it than graphs."""
     runners = getattr(getattr(getattr(session, "_builds", None), "current", None), "runners", None) or [None]
     parts = getattr(runners[-1], "_parts", ())
-    graphs = [getattr(getattr(part, "latest", None), "graph", None) for part in parts]
-    if not graphs or None in graphs:
+    captures = [getattr(part, "latest", None) for part in parts]
+    if not captures or None in captures:
         return None
+    graphs = [capture.own.graph for capture in captures]
 
     def replay() -> None:
         for graph in graphs:

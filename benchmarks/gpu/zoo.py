@@ -131,6 +131,10 @@ def _tell(record: Record, rows: Sequence[dict[str, Any]]) -> None:
     for row in wrong[:SHOWN]:
         reason = trouble(row) or f"error {row['error']:.1e}"
         record.say(f"{row['folder']}/{row['name']} in {row['asked']}: {reason}")
+    for row in rows:
+        if row.get("is_right") and row["error"] > LIMITS[row["asked"]]:
+            off = f"error {row['error']:.1e}, right by the bound of its own file alone"
+            record.say(f"{row['folder']}/{row['name']} in {row['asked']}: {off}")
     if len(wrong) > SHOWN:
         record.say(f"and {len(wrong) - SHOWN} more, in the JSON")
     for reason, count in Counter(row["skipped"] for row in rows if "skipped" in row).most_common(5):

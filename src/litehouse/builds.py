@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -56,7 +56,7 @@ class Build:
     expected: tuple[tuple[tuple[int, ...] | None, np.dtype], ...]  # no shape where a dimension is dynamic
     choice: Choice
     runners: list[Runner]
-    capabilities: frozenset[str]
+    adopt: Callable[[Any, TensorInfo], Any] | None  # takes a tensor of another library where it is; None: arrays only
 
     def take(self) -> Runner:
         """A runner that nobody uses; put it back behind the run."""
@@ -89,7 +89,7 @@ class Builds:
         self._remembered: OrderedDict[Shapes, Build] = OrderedDict()
         model, options = loaded.model, loaded.options
         self._use(loaded.built, model.inputs)
-        has_choice = options.engine == "auto" or options.precision == "fp16"
+        has_choice = options.engine == "auto" or options.precision == "fp16" or options.device_kind != "cpu"
         is_timed = has_choice and options.tune != "off"
         self._is_settled = not is_timed or is_static(model.inputs)  # without sizes no engine can be timed
         self.current = self._build(loaded.built.program, model.inputs, model.outputs, self._choice, self._runners)
@@ -187,8 +187,8 @@ class Builds:
         runners: list[Runner] | None = None,
     ) -> Build:
         expected = tuple((cast(Any, info.shape) if info.is_static else None, info.dtype) for info in inputs)
-        capabilities = self.loaded.built.engine.capabilities
-        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners, capabilities)
+        adopt = getattr(program, "adopt", None)
+        return Build(program, inputs, outputs, expected, choice, [] if runners is None else runners, adopt)
 
     def _build_for(self, shapes: Shapes) -> Build:
         model = self.loaded.model

@@ -7,6 +7,7 @@ torch's current stream, so that a run that begins later sees them.
 from __future__ import annotations
 
 import ctypes
+import gc
 import hashlib
 import os
 from collections.abc import Sequence
@@ -37,12 +38,12 @@ def _rehearsed() -> int:
 
 
 def device_count(kind: str) -> int:
-    """The number of devices of a kind that torch can use besides the CPU: 0 where torch is missing."""
+    """The number of devices of a kind that torch can use besides the CPU: 0 where torch is missing or broken."""
     if kind != "gpu":
         return 0
     try:
         import torch
-    except ImportError:
+    except (ImportError, OSError):  # the second for a library that it loads
         return 0
     return _rehearsed() or (int(torch.cuda.device_count()) if torch.cuda.is_available() else 0)
 
@@ -51,14 +52,16 @@ def lack(device: str) -> str | None:
     """Why torch cannot use a device; None where it can."""
     kind, index = split(device)
     try:
-        import torch  # noqa: F401
-    except ImportError as error:
+        import torch
+    except (ImportError, OSError) as error:
         return f"torch does not import ({error}); install litehouse[gpu]"
     if kind == "cpu":
         return None
     count = device_count(kind)
+    if not count and torch.version.cuda is None:
+        return f"torch {torch.__version__} is built without CUDA; install a build that has it in its place"
     if not count:
-        return "torch finds no GPU; check the driver, and that torch is built for CUDA"
+        return "torch finds no GPU; check that nvidia-smi shows one, and what CUDA_VISIBLE_DEVICES says"
     return None if index < count else f"there is no GPU {index}: torch finds {count}, from 0 on"
 
 
@@ -79,15 +82,15 @@ def device_fingerprint(device: str) -> str | None:
         return None
     import torch
 
-    about = [torch.__version__, str(torch.version.cuda), str(torch.backends.cudnn.version())]
+    facts = [torch.__version__, str(torch.version.cuda), str(torch.backends.cudnn.version())]
     where = place(device)
     if where.type == "cuda":
         found = torch.cuda.get_device_properties(where)
-        about += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
-        about += [str(torch._C._cuda_getDriverVersion()), _driver()]
+        facts += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
+        facts += [str(torch._C._cuda_getDriverVersion()), _driver()]
     else:
-        about.append(f"{split(device)[0]} of the CPU's memory")
-    return hashlib.sha256("\n".join(about).encode(errors="surrogateescape")).hexdigest()
+        facts.append(f"{split(device)[0]} of the CPU's memory")
+    return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()
 
 
 def _driver() -> str:
@@ -96,6 +99,37 @@ def _driver() -> str:
         return DRIVER_INFO.read_text(errors="replace").partition("\n")[0]
     except OSError:
         return ""
+
+
+def about(device: str) -> tuple[str, int]:
+    """What a GPU that is there calls itself, and the bytes of its memory."""
+    import torch
+
+    where = place(device)
+    if where.type != "cuda":
+        return f"made of the CPU's memory, as {REHEARSAL} asks for", 0
+    found = torch.cuda.get_device_properties(where)
+    return str(found.name), int(found.total_memory)
+
+
+def free_memory(device: str) -> int | None:
+    """The bytes that are left on a GPU, with those that torch holds for later; None where nobody knows."""
+    if lack(device) is not None or (where := place(device)).type != "cuda":
+        return None
+    import torch
+
+    free = torch.cuda.mem_get_info(where)[0]
+    unused = torch.cuda.memory_reserved(where) - torch.cuda.memory_allocated(where)
+    return int(free + max(0, unused))
+
+
+def give_back(device: str) -> None:
+    """Let others have what torch holds of a GPU's memory for later: after a race, that of all who have lost it."""
+    if lack(device) is None and place(device).type == "cuda":
+        import torch
+
+        gc.collect()  # what holds graphs is full of cycles
+        torch.cuda.empty_cache()
 
 
 def split(device: str) -> tuple[str, int]:

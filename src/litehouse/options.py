@@ -178,7 +178,7 @@ class Options:
 
     def __post_init__(self) -> None:
         """Check every field, so that a slip shows where it was made."""
-        kind, _, index = self.device.partition(":")
+        kind, _, index = self.device.partition(":") if isinstance(self.device, str) else ("", "", "")
         if kind not in DEVICES or (index and not index.isdecimal()):
             raise ValueError(
                 f"device must be one of {DEVICES}, with an index as in 'gpu:1' if wanted, not {self.device!r}"

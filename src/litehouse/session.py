@@ -115,13 +115,13 @@ class Session:
 
     @property
     def precision(self) -> str:
-        """What the engine computes in: "fp32", "fp16" or "bf16"."""
+        """What the engine computes in: "fp32", "tf32", "fp16" or "bf16"."""
         return self.engine.precision
 
     @property
     def takes_tensors(self) -> bool:
         """Whether `run` takes tensors of other libraries where they are, and then gives tensors of torch."""
-        return "tensors" in self._open().current.capabilities
+        return self._open().current.adopt is not None
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
@@ -542,16 +542,16 @@ class Session:
 
     def _run_foreign(self, build: Build, inputs: Sequence[Any]) -> list[Any]:
         """Run with tensors of other libraries, by DLPack: what is given as such, comes back as tensors of torch."""
-        if "tensors" not in build.capabilities:
+        adopt = build.adopt
+        if adopt is None:
             return self.run([from_dlpack(*pair) for pair in zip(inputs, build.inputs, strict=True)])
-        from litehouse.engines.torch.tensors import adopt
-        from litehouse.engines.torch.values import as_tensor
-
-        tensors = [adopt(*pair) for pair in zip(inputs, build.inputs, strict=True)]
+        tensors = [adopt(value, info) for value, info in zip(inputs, build.inputs)]  # noqa: B905  (counted by `run`)
         runner: Any = build.take()
         try:
             if not self._takes_more:
                 return runner.run_tensors(tensors)  # type: ignore[no-any-return]
+            from litehouse.engines.torch.values import as_tensor
+
             return self._run_with_more(runner.run_tensors, tensors, as_tensor)
         finally:
             build.runners.append(runner)

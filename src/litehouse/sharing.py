@@ -71,15 +71,15 @@ def is_on_device(segment: Segment) -> bool:
 
 def on_device(segment: Segment, model: Model, arrays: Arrays, options: Options) -> Selected:
     """The model, read from its file, over the memory that another process has on a device."""
-    from litehouse.engines.torch.arena import SharedArena, fitting
-    from litehouse.engines.torch.engine import SHARED, STORE
+    from litehouse.engines.torch.arena import SharedArena
+    from litehouse.engines.torch.engine import SHARED, STORE, enough_memory
     from litehouse.engines.torch.store import Store
 
     choice = Choice.of(segment.facts["choice"])
     if _kinds({name: model.weights[name] for name in model.live}) != _kinds(arrays):
         raise WeightError(f"{model.path}: the other process has live weights that are not those of the model")
     if model.live:
-        with fitting(model.path):
+        with enough_memory(model.path, options.device):
             model.shelf[STORE] = Store(arrays, place(options.device))
     model.shelf[SHARED] = SharedArena.of(segment.facts["arena"])
     return _compiled(model, options, choice, BETWEEN)

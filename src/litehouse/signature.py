@@ -135,7 +135,7 @@ def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
             f"input {info.name!r} cannot be taken as a numpy array ({error}); "
-            "the session runs on the CPU: copy it there"
+            "the engine takes arrays of the host: copy it there"
         ) from error
 
 

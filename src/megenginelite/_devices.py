@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from litehouse import device
+from litehouse import EngineError, device
 from litehouse.device import DeviceArray, Values
 from megenginelite._errors import fail
 from megenginelite.struct import LiteDeviceType
@@ -43,7 +43,9 @@ def check_device(device_type: int, device_id: int) -> None:
     if device_type in _REFUSED:
         fail(_REFUSED[LiteDeviceType(device_type)])
     if not 0 <= device_id < count:
-        fail(f"request gpu{device_id} out of valid range [0, {count})")
+        reason = device.lack(f"gpu:{device_id}")  # which the original does not tell
+        cause = None if reason is None else EngineError(reason)
+        fail(f"request gpu{device_id} out of valid range [0, {count})", cause)
 
 
 def device_option(device_type: int, device_id: int) -> str:

@@ -281,7 +281,7 @@ class LiteNetwork:
         return self._present.is_inplace
 
     def use_tensorrt(self) -> None:
-        """Accept the wish for TensorRT, before a model is loaded. The CPU runs without."""
+        """Accept the wish for TensorRT, before a model is loaded. Torch runs the network on a GPU all the same."""
         self._check_not_loaded("use_tensorrt")
 
     def extra_configure(self, extra_config: LiteExtraConfig) -> None:

@@ -74,7 +74,7 @@ class DeviceRun:
         """
         on_device = [isinstance(array, DeviceArray) for array in arrays]
         kept = [bool(tensor._device) for tensor in outputs]
-        if not any(on_device) and not any(kept):
+        if not any(on_device) and (not any(kept) or not arrays):  # without inputs, nothing says that tensors are wanted
             return self._session.run(arrays)
         for array in arrays:
             if isinstance(array, DeviceArray) and array.device != self.device:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from litehouse import Batching, LitehouseError, Pool
+from litehouse import Batching, LitehouseError, Options, Pool
 from mindspore_lite._checks import check_elements, check_instance
 from mindspore_lite._options import make_options, merge_sections
 from mindspore_lite._signature import Description, describe
@@ -20,6 +20,18 @@ _HOST_ONLY = (
     "{} is on a GPU; a ModelParallelRunner takes and gives tensors of the host, which wait for a worker. "
     "Tensor(tensor) is such a copy; Model.predict takes tensors on a GPU"
 )
+
+
+def _on_device(options: Options, device_ids: Sequence[int]) -> Options:
+    """Give the options for the device that the workers are to use."""
+    if options.device_kind == "cpu" or not device_ids:
+        return options
+    if len(set(device_ids)) > 1:
+        raise ValueError(
+            f"parallel.device_ids names several devices, {list(device_ids)}, and a runner has its workers on one: "
+            "build a runner for each of them"
+        )
+    return replace(options, device=f"{options.device_kind}:{device_ids[0]}")
 
 
 class ModelParallelRunner:
@@ -67,6 +79,7 @@ class ModelParallelRunner:
             if weights.pids is not None or weights.handle is not None:
                 raise ValueError("processes share the memory of a Model, not of a ModelParallelRunner")
             options = replace(make_options(context, sections, parallel.config_path), updatable=weights.names)
+            options = _on_device(options, parallel.device_ids)
             # Requests that wait fill a GPU together; none waits for others to come.
             joined = Batching(max_size=JOINED, max_delay=0) if options.device_kind == "gpu" else None
             how: dict[str, Any] = {"queue": ENDLESS, "any_size": True, "batching": joined, "options": options}

@@ -273,7 +273,7 @@ class _Parallel:
 
     @property
     def device_ids(self) -> list[int]:
-        """The devices that the workers use, in turn."""
+        """The device that the workers use, in the place of `device_id`. A runner for more than one is refused."""
         return list(self._device_ids)
 
     @device_ids.setter

@@ -393,7 +393,9 @@ def _find_device(device: str) -> str:
     check_instance("device", device, str)
     kind, colon, index = device.partition(":")
     if kind not in ("ascend", "gpu"):
-        raise TypeError("now only support ascend device.")
+        raise TypeError(
+            "now only support ascend device. Here, 'gpu' and 'gpu:0' are devices, too; leave `device` out for the host."
+        )
     if colon and not index.removeprefix("-").isdecimal():
         raise TypeError(f"device must be '{kind}:index', eg: '{kind}:0'")
     if colon and int(index) < 0:

@@ -195,6 +195,27 @@ def test_a_cache_that_can_only_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert value(call("doctor"), "state") == f"{expected} at every start"
 
 
+def test_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "2")
+    assert value(call("doctor"), "gpu:1") == "made of the CPU's memory, as LITEHOUSE_REHEARSE_GPU asks for"
+    monkeypatch.setattr("litehouse.device.about", lambda device: ("NVIDIA H200", 150_000_000_000))
+    result = call("doctor")
+    assert value(result, "gpu:0") == value(result, "gpu:1") == "NVIDIA H200, 150.0 GB"
+    report = json.loads(call("doctor", "--json").stdout)
+    assert report["gpus"][1] == {"device": "gpu:1", "name": "NVIDIA H200", "bytes": 150_000_000_000}
+    assert report["no_gpu"] is None
+
+
+def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
+    monkeypatch.setattr("litehouse.device.device_count", lambda kind: 0)
+    report = json.loads(call("doctor", "--json").stdout)
+    assert report["gpus"] == []
+    assert report["no_gpu"].startswith("torch")
+    assert value(call("doctor"), "none") == report["no_gpu"]
+
+
 def test_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version", lambda name: "2.9.0" if name == "torch" else None)
     result = call("doctor")

@@ -181,3 +181,14 @@ def test_bad_inputs(tmp_path, monkeypatch, mlp, given, message):
     np.savez(tmp_path / "outputs.npz", output_0=np.load(x))
     arguments = [word for text in given for word in ("--input", text)]
     assert message in failure(call("run", mlp, *arguments))
+
+
+def test_a_gpu(monkeypatch, mlp):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    found = call("run", mlp, "--zeros", "--device", "gpu:0", "--precision", "fp16", "--build-seconds", 0)
+    assert ["engine:", "torch", "device:", "gpu:0", "precision:", "fp16"] in lines(found)
+    assert call("run", mlp, "--zeros", "--build-seconds", -1).exit_code == 2
+    assert "'cuda' is for the device 'gpu'" in call("run", mlp, "--zeros", "--provider", "cuda").stderr
+    missing = failure(call("run", mlp, "--zeros", "--device", "gpu", "--provider", "tensorrt"))
+    assert "install onnxruntime-gpu in its place, and TensorRT beside it" in missing

@@ -50,7 +50,9 @@ def test_parts_of_an_encrypted_model_are_not_left_on_a_disk():
 
 def test_options_that_make_no_sense_are_refused(network):
     assert call("run", network[0], "--pipeline", "--zeros").exit_code == 2
-    assert call("run", network[0], "--ranks", 2, "--device", "gpu", "--zeros").exit_code == 2
+    refused = call("run", network[0], "--ranks", 2, "--device", "gpu", "--zeros")
+    assert refused.exit_code == 2
+    assert "litehouse slice" in refused.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--check"], ["--pipeline", "--check"]])

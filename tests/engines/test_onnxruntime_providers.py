@@ -115,6 +115,9 @@ def test_a_folder_for_engines(build: Build, tmp_path: Path) -> None:
         ({"provider": "tensorrt", "precision": "fp16"}, "", "fp32"),  # nobody knows what the flag would do
         ({"provider": "tensorrt", "precision": "fp16", "op_precision": {"a": "float32"}}, "libnvinfer.so.10", "fp32"),
         ({"provider": "cuda", "precision": "fp16"}, "libnvinfer.so.10", "fp32"),
+        ({"provider": "cuda", "precision": "tf32"}, "", "tf32"),
+        ({"provider": "tensorrt", "precision": "tf32"}, "libnvinfer.so.10", "tf32"),
+        ({"device": "ascend", "precision": "tf32"}, "", "fp32"),
         ({"device": "ascend", "precision": "fp16"}, "", "fp16"),
         ({"device": "ascend"}, "", "fp32"),
     ],

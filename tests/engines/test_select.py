@@ -348,11 +348,13 @@ def test_after_a_resize_the_reason_names_the_sizes_that_were_timed(engines: dict
     assert (session.engine.reason, session.engine.figures) == (first.reason, first.figures)
 
 
-def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path) -> None:
-    engines["openvino"].lower = ("bf16",)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_a_lower_precision_that_won_is_kept_too(engines: dict[str, FakeEngine], tmp_path: Path, precision: str) -> None:
+    engines["openvino"].lower = (precision,)
     for _ in range(2):
         session = _load(cache=tmp_path, precision="fp16")
-        assert (session.engine, session.precision) == ("openvino", "bf16")
+        assert (session.engine, session.precision) == ("openvino", precision)
+        assert session.loaded.built.program.precision == precision
     assert engines["onnxruntime"].compiled == ["fp32"]
 
 
@@ -620,6 +622,61 @@ def test_sizes_that_are_open_are_not_compared(gpu_engine: GpuEngine) -> None:
     session = litehouse.load(mlp("n"), device="gpu", precision="fp16", tune="off", cache=False)
     assert session.precision == "fp16"
     assert session.run([X])[0].shape == (2, 3)
+
+
+def test_a_gpu_with_little_memory_left(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select, "free_memory", lambda device: 0 if device == "gpu:1" else None)
+    session = _load_on_gpu(tune="fast", device="gpu:1")
+    assert gpu_engine.compiled == ["fp32"]
+    assert "too little memory was left to try others" in session.engine.reason
+
+
+def test_engines_do_not_race_on_a_gpu(gpu_engine: GpuEngine, engines: dict[str, FakeEngine]) -> None:
+    """Torch takes tensors of other libraries there, and ONNX Runtime does not."""
+    session = _load_on_gpu(tune="full", precision="fp32")
+    assert (session.engine, session.engine.reason) == ("torch", "nothing else was tried")
+    assert engines["onnxruntime"].compiled == []
+    session = _load_on_gpu(tune="full")
+    assert [figure.engine for figure in session.engine.figures] == ["torch", "torch"]
+
+
+def test_what_is_not_raced_on_a_gpu(gpu_engine: GpuEngine) -> None:
+    """What is known of engines of the CPU is not said of others."""
+    weights = {"w": np.ones((1, 8, 4), "f"), "r": np.ones((1, 8, 2), "f")}
+    network = model([node("LSTM", "x w r", "y h c", hidden_size=2)], {"x": [3, 2, 4]}, {"y": [3, 1, 2, 2]}, weights)
+    session = litehouse.load(network, device="gpu", tune="fast", cache=False)
+    assert session.engine.reason == "the network is recurrent (LSTM), and only tune='full' times such"
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_what_was_only_tried_leaves_no_memory(
+    gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_kept: bool
+) -> None:
+    given: list[str] = []
+    monkeypatch.setattr("litehouse.engines.build.give_back", given.append)
+    monkeypatch.setattr("litehouse.engines.build.device_fingerprint", lambda device: "one")
+    _load_on_gpu(tune="fast", device="gpu:1", cache=tmp_path if is_kept else False)
+    assert given == ["gpu:1"]
+    litehouse.load(mlp(), cache=False)
+    assert given == ["gpu:1"]
+
+
+def test_a_race_that_fails_leaves_the_first(gpu_engine: GpuEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise litehouse.EngineError("the GPU has not enough memory")
+
+    monkeypatch.setattr(select, "race", fail)
+    session = _load_on_gpu(tune="fast", engine="torch")
+    assert (session.engine, session.precision, session.engine.figures) == ("torch", "fp32", ())
+    assert session.engine.reason.startswith("torch stays, as nothing could be timed (the GPU has not enough memory)")
+
+
+def test_a_named_engine_is_timed_on_a_gpu_when_sizes_are_known(gpu_engine: GpuEngine) -> None:
+    """Torch has several forms there."""
+    session = litehouse.load(mlp("n"), device="gpu", engine="torch", tune="full", cache=False)
+    gpu_engine.forms = lambda *_: ("other",)
+    session.resize([(2, 4)])
+    assert [figure.form for figure in session.engine.figures] == ["", "other"]
 
 
 def test_a_race_on_a_gpu_tells_too(gpu_engine: GpuEngine) -> None:

@@ -326,6 +326,15 @@ def test_the_thread_budget_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     assert budget.share_threads(threads=20) == (1, 20)
 
 
+def test_a_gpu_has_few_workers_on_many_cores(rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has captured graphs of its own there."""
+    monkeypatch.setattr(budget, "thread_budget", lambda: 64)
+    with Pool(mlp(), device="gpu") as pool:
+        assert pool.workers == 2
+    with Pool(mlp(), device="gpu", workers=3) as pool:
+        assert pool.workers == 3
+
+
 def test_a_network_with_state_is_served_one_after_the_other() -> None:
     with Pool(FIXTURES / "mindir" / "networks" / "counter.mindir", workers=2) as pool:
         shapes = [tuple(size or 1 for size in info.shape) for info in pool.model.inputs]

@@ -1,14 +1,14 @@
 """Arguments and options that several commands take, and what they stand for."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from litehouse.cli.console import CommandError, stdout, working
 from litehouse.loading import read
 from litehouse.model import Model
-from litehouse.options import DEVICES, ENGINES, PRECISIONS, TUNINGS, Options
+from litehouse.options import DEVICES, ENGINES, PRECISIONS, PROVIDERS, TUNINGS, Options
 from litehouse.session import Session
 
 KEY_SIZES = (16, 24, 32)
@@ -45,7 +45,18 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 Engine = Annotated[str, typer.Option(metavar="|".join(ENGINES), help="The engine that runs the model.")]
 Device = Annotated[str, typer.Option(metavar="|".join(DEVICES), help="The device; gpu:1 for the second one.")]
 Threads = Annotated[int, typer.Option(min=0, metavar="N", help="Threads inside one op; 0 takes the process's budget.")]
-Precision = Annotated[str, typer.Option(metavar="|".join(PRECISIONS), help="fp16 allows lower precision.")]
+Provider = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(filter(None, PROVIDERS)),
+        help="What ONNX Runtime uses on a GPU; without it, torch runs the model.",
+        show_default=False,
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(metavar="|".join(PRECISIONS), help="fp16 allows lower precision; tf32 only that of a GPU's products."),
+]
 Tune = Annotated[
     str | None,
     typer.Option(
@@ -54,14 +65,23 @@ Tune = Annotated[
         show_default=False,
     ),
 ]
-
+BuildSeconds = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        metavar="SECONDS",
+        help="About how long a build may take for what only makes runs faster, as kernels for a GPU; 120 unless given.",
+        show_default=False,
+    ),
+]
 Resize = Annotated[bool, typer.Option("--resize", help="Give the model's inputs the shapes of the arrays first.")]
 
 
-def make_options(engine: str, device: str, threads: int, precision: str, **more: str) -> Options:
-    """The options, or a usage error that says what is allowed."""
+def make_options(engine: str, device: str, threads: int, precision: str, **more: str | float | None) -> Options:
+    """The options, or a usage error that says what is allowed. None stands for what is usual."""
+    given: dict[str, Any] = {name: value for name, value in more.items() if value is not None}
     try:
-        return Options(engine=engine, device=device, threads=threads, precision=precision, **more)  # type: ignore[arg-type]
+        return Options(engine=engine, device=device, threads=threads, precision=precision, **given)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 

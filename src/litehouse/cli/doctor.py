@@ -8,6 +8,8 @@
     python     its version
     machine    {cpu, cores, threads, threads_from}: how many threads a model gets, and what sets that
     engines    [{engine, version: null | text, precision, safe, reason, environment: {name: value}, meaning}]
+    gpus       [{device, name, bytes}]: those that torch can use
+    no_gpu     null, or why there are none
     extras     [{name, version: null | text, meaning}]
     cache      {folder: null | text, trouble: null | text, bytes, entries, limit: null | bytes,
                 kernels: null | text: why they are not kept}
@@ -69,6 +71,7 @@ def examine(again: bool = False) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": _machine(),
         "engines": engines,
+        **_gpus(),
         "extras": _extras(),
         "cache": _cache(),
         "rehearsed": os.environ.get("LITEHOUSE_FAIL_PROBES") or None,
@@ -104,6 +107,15 @@ def _engines(again: bool) -> list[dict[str, Any]]:
         }
         for verdict in verdicts(pairs, again=again)
     ]
+
+
+def _gpus() -> dict[str, Any]:
+    """The GPUs that torch can use, or why there are none."""
+    from litehouse.device import about, device_count, lack
+
+    found = [(f"gpu:{index}", *about(f"gpu:{index}")) for index in range(device_count("gpu"))]
+    shown = [{"device": device, "name": name, "bytes": nbytes} for device, name, nbytes in found]
+    return {"gpus": shown, "no_gpu": None if shown else lack("gpu")}
 
 
 def _extras() -> list[dict[str, Any]]:
@@ -163,6 +175,7 @@ def _show(report: Mapping[str, Any]) -> None:
     for title, content in (
         ("Machine", _pairs(_machine_lines(report, machine))),
         ("Engines", _verdicts(report["engines"])),
+        ("GPU", _pairs(_gpu_lines(report))),
         ("Extras", _pairs([(extra["name"], _extra_line(extra)) for extra in report["extras"]])),
         ("Cache", _pairs(_cache_lines(report["cache"]))),
     ):
@@ -205,6 +218,15 @@ def _verdicts(engines: Sequence[Mapping[str, Any]]) -> RenderableType:
             verdict, why = Text("safe", style="green"), item["reason"]
         shown.add_row(name, item["precision"], verdict, why)
     return shown
+
+
+def _gpu_lines(report: Mapping[str, Any]) -> list[tuple[str, str]]:
+    if report["no_gpu"]:
+        return [("none", report["no_gpu"])]
+    return [
+        (gpu["device"], gpu["name"] + (f", {bytes_text(gpu['bytes'])}" if gpu["bytes"] else ""))
+        for gpu in report["gpus"]
+    ]
 
 
 def _extra_line(extra: Mapping[str, Any]) -> str:

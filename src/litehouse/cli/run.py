@@ -12,6 +12,7 @@ import numpy as np
 import typer
 
 from litehouse.cli.arguments import (
+    BuildSeconds,
     Debug,
     Device,
     Engine,
@@ -19,6 +20,7 @@ from litehouse.cli.arguments import (
     Mode,
     ModelPath,
     Precision,
+    Provider,
     Resize,
     Threads,
     Tune,
@@ -79,19 +81,26 @@ def run_command(
     ] = False,
     engine: Engine = "auto",
     device: Device = "cpu",
+    provider: Provider = "",
     threads: Threads = 0,
     precision: Precision = "fp32",
     tune: Tune = None,
+    build_seconds: BuildSeconds = None,
     key: Key = None,
     mode: Mode = "AES-GCM",
     debug: Debug = False,  # noqa: ARG001  (for @reporting)
 ) -> None:
     """Run a model on arrays from files, and show what it returns."""
-    options = make_options(engine, device, threads, precision, **({} if tune is None else {"tune": tune}))
+    options = make_options(
+        engine, device, threads, precision, provider=provider, tune=tune, build_seconds=build_seconds
+    )
     if pipeline and ranks == 1:
         raise typer.BadParameter("--pipeline says how a model is sliced; say over how many processes with --ranks")
     if ranks > 1 and options.device_kind != "cpu":
-        raise typer.BadParameter(f"--ranks runs on the CPU, not on {device!r}")
+        raise typer.BadParameter(
+            f"--ranks runs on the CPU, not on {device!r}; for GPUs, cut the model with `litehouse slice` and start a "
+            "program for each rank (docs/gpu.md, Ranks)"
+        )
     if zeros and random is not None:
         raise typer.BadParameter("--zeros and --random exclude each other")
     if output is not None:

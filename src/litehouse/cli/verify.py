@@ -17,6 +17,7 @@ from litehouse.cli.arguments import (
     Mode,
     ModelPath,
     Precision,
+    Provider,
     Resize,
     Threads,
     make_options,
@@ -61,6 +62,7 @@ def verify_command(
     ] = False,
     engine: Engine = "auto",
     device: Device = "cpu",
+    provider: Provider = "",
     threads: Threads = 0,
     precision: Precision = "fp32",
     key: Key = None,
@@ -68,7 +70,7 @@ def verify_command(
     debug: Debug = False,  # noqa: ARG001  (for @reporting)
 ) -> None:
     """Compare a model's outputs with stored ones. The exit code is 1 when they differ."""
-    options = make_options(engine, device, threads, precision)
+    options = make_options(engine, device, threads, precision, provider=provider)
     limits = Tolerance(tolerance, rtol, atol)
     network = read_model(model, key, mode)
     inputs, expected = load_reference(reference, network.inputs)

@@ -251,6 +251,8 @@ class WholeProgram:
         arena: The memory of its weights.
     """
 
+    adopt = staticmethod(TorchProgram.adopt)
+
     def __init__(
         self, program: TorchProgram, mail: Mail, channel: int, lines: Lines, sizes: Sizes, number: int
     ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from litehouse.cache import KEEP_SECONDS, Cache, Entry, open_cache
 from litehouse.cores.budget import give_back_memory, spare_memory, thread_budget
-from litehouse.device import device_fingerprint
+from litehouse.device import device_fingerprint, give_back
 from litehouse.engines import safety
 from litehouse.engines.base import Names, Program
 from litehouse.engines.choice import Choice
@@ -57,7 +57,7 @@ def build(model: Model, options: Options) -> Selected:
         _check(model)
         with shown(model.path) as progress:
             built = _ranked(model, options, progress) or select(model, options, progress=progress)
-        give_back_memory()
+        _give_back(model, options)
         return built
     if (found := _find(cache, key, model, options)) is not None:
         return found
@@ -70,8 +70,15 @@ def build(model: Model, options: Options) -> Selected:
     with shown(model.path) as progress, cache.turn(key, WAIT_SECONDS, progress.step) as has_waited:
         found = _find(cache, key, model, options) if has_waited else None
         built = found or _built(cache, key, model, options, progress)
-    give_back_memory()
+    _give_back(model, options)
     return built
+
+
+def _give_back(model: Model, options: Options) -> None:
+    """Let others have the memory of what was only tried."""
+    give_back_memory()
+    if options.device_kind == "gpu" and not model.exchanges:  # freeing it waits for the GPU, and that for other ranks
+        give_back(options.device)
 
 
 def _ranked(

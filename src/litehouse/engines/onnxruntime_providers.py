@@ -79,9 +79,11 @@ def check_in_use(session: Any, options: Options, path: str) -> None:
 
 def precision_of(onnxruntime: Any, options: Options) -> str:
     """What a session computes in. Only TensorRT and CANN go below the graph's own types, where that is allowed."""
+    name = wanted(options)
+    if options.precision == "tf32" and name in (CUDA, TENSORRT):
+        return "tf32"
     if options.precision != "fp16" or "float32" in options.op_precision.values():
         return "fp32"
-    name = wanted(options)
     is_lower = name == CANN or (name == TENSORRT and 0 < tensorrt_version(onnxruntime) < STRONGLY_TYPED)
     return "fp16" if is_lower else "fp32"
 

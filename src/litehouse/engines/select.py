@@ -13,6 +13,7 @@ import numpy as np
 
 from litehouse.cores.affinity import cores_for
 from litehouse.cores.budget import spare_memory, thread_budget
+from litehouse.device import free_memory
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
 from litehouse.engines.build_time import BuildTime
@@ -39,6 +40,7 @@ MIN_LEAD = 1.03  # below, the first candidate stays: it loads faster, and proces
 FEW_LEAD = 1.1  # the same, after less rounds than a race should have
 AGAIN_SECONDS = 86400.0  # how long a choice holds that something was in the way of
 ROOM = 4  # how many times the weights must fit into the memory that is left, to build one more program for the race
+DEVICE_ROOM = 2  # the same for the memory of a GPU: the weights, and what is between the ops
 MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more than they gain
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
@@ -160,11 +162,10 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
     """
     needs, refused, doubts, failures = safety.needs(model), list[str](), list[str](), list[EngineError]()
     if known is not None:
-        for candidate in candidates(replace(options, engine=str(known)), needs, refused, doubts, progress):
-            if candidate.engine.name == known and known.precision in (candidate.precision, options.precision):
-                winner = replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
-                with contextlib.suppress(EngineError):  # then the others have their chance
-                    return replace(_again(winner, model, options, progress).selected(""), choice=known)
+        again = candidates(replace(options, engine=str(known)), needs, refused, doubts, progress)
+        if (winner := _noted(known, again, options)) is not None:
+            with contextlib.suppress(EngineError):  # then the others have their chance
+                return replace(_again(winner, model, options, progress).selected(""), choice=known)
     found = candidates(options, needs, refused, doubts, progress)
     for candidate in found:
         try:
@@ -174,6 +175,19 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
             continue
         return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
     raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + ". ".join(refused))
+
+
+def _noted(known: Choice, found: Iterator[Candidate], options: Options) -> Candidate | None:
+    """The candidate that an earlier race has chosen; None where there is none such any more.
+
+    What was not offered in its precision has come to it by the options: TF32, or what a provider computes in.
+    """
+    own = [candidate for candidate in found if candidate.engine.name == known]
+    exact = [candidate for candidate in own if candidate.precision == known.precision]
+    usual = own if known.precision == options.precision else []
+    for candidate in (*exact, *usual):
+        return replace(candidate, is_plain=known.is_plain, parts=known.parts, form=known.form)
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,11 +253,12 @@ def _challenge(
     if samples is None:
         return first.selected("its sizes are only known when it runs, so nothing was timed")
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
-        return first.selected(f"a run takes {taken * 1e6:.0f} µs, and it has the shortest call")
+        why = "it has the shortest call" if options.device_kind == "cpu" else "that is what a call takes in any form"
+        return first.selected(f"a run takes {taken * 1e6:.0f} µs, and {why}")
     budget = BuildTime(options.build_seconds)
     built = [first, *_plain(first, model, options, progress)]
     for candidate in _with_forms(first.candidate, others, model, options):
-        if not _is_room(model):
+        if not _is_room(model, options):
             doubts.append("too little memory was left to try others")
             break
         making = candidate.engine.making_seconds(model, candidate.form)
@@ -260,7 +275,8 @@ def _challenge(
         heat = _raced(options, [heat.winner, *parts], samples, budget, progress, before=heat)
     remarks = "".join(f"; {text}" for text in budget.left_out) + _unused(options, built)
     if len(built) + len(parts) == 1:
-        return first.selected(("nothing else was tried" if budget.left_out else "nothing else can run it") + remarks)
+        is_untried = budget.left_out or options.device_kind != "cpu"
+        return first.selected(("nothing else was tried" if is_untried else "nothing else can run it") + remarks)
     if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
     return heat.winner.selected(heat.reason + remarks, heat.figures)
@@ -301,8 +317,14 @@ def _halved(
 
 
 def _with_forms(first: Candidate, others: Iterator[Candidate], model: Model, options: Options) -> Iterator[Candidate]:
-    """The other candidates, and all of them in the other forms that their engines have."""
+    """The other candidates, and all of them in the other forms that their engines have.
+
+    On a GPU, one engine serves a model whatever the clock says: what another cannot take, as tensors there, must not
+    depend on a race.
+    """
     for place, candidate in enumerate(itertools.chain([first], others)):
+        if options.device_kind != "cpu" and candidate.engine is not first.engine:
+            continue
         if place:
             yield candidate
         forms = candidate.engine.forms(model, options, candidate.precision)
@@ -323,15 +345,18 @@ def _plain(compiled: _Compiled, model: Model, options: Options, progress: Progre
     """The same engine with the graph as the file has it, where that is another and there is room for it."""
     candidate = replace(compiled.candidate, is_plain=True)
     is_usual = not candidate.form and candidate.precision != "fp16"
-    if not compiled.program.is_rewritten or not is_usual or not _is_room(model):
+    if not compiled.program.is_rewritten or not is_usual or not _is_room(model, options):
         return []
     with contextlib.suppress(EngineError):
         return [_compiled(candidate, model, options, progress)]
     return []
 
 
-def _is_room(model: Model) -> bool:
-    return spare_memory() >= ROOM * model.weights.nbytes
+def _is_room(model: Model, options: Options) -> bool:
+    """Whether one more program fits in beside those that are there."""
+    nbytes = model.weights.nbytes
+    on_device = free_memory(options.device) if options.device_kind == "gpu" else None
+    return spare_memory() >= ROOM * nbytes and (on_device is None or on_device >= DEVICE_ROOM * nbytes)
 
 
 def _known(model: Model, options: Options) -> str | None:
@@ -344,7 +369,8 @@ def _known(model: Model, options: Options) -> str | None:
         return "it is the first choice, and tuning is off"
     found = {node.op_type for node in model.graph.graph.all_nodes()} & RECURRENT
     if options.tune == "fast" and found:
-        return f"the network is recurrent ({', '.join(sorted(found))}), which it is known to run best"
+        why = "which it is known to run best" if options.device_kind == "cpu" else "and only tune='full' times such"
+        return f"the network is recurrent ({', '.join(sorted(found))}), {why}"
     return None
 
 
@@ -355,7 +381,7 @@ def _in_parts(heat: _Heat, model: Model, options: Options, progress: Progress) -
         return found
     for count in counts(model, options):
         with contextlib.suppress(EngineError):  # it cannot be told that the images do not depend on each other
-            if _is_room(model):
+            if _is_room(model, options):
                 found.append(_compiled(replace(heat.winner.candidate, parts=count), model, options, progress))
     return found
 
@@ -390,7 +416,10 @@ def _raced(
     # On the CPU engines compile for long, and none is left out for it.
     allowed = options.build_seconds if options.device_kind == "cpu" else budget.left
     seconds = min(RACE_SECONDS[options.tune], allowed)
-    times = race(runners, samples, seconds, progress, is_thorough=is_thorough)
+    try:
+        times = race(runners, samples, seconds, progress, is_thorough=is_thorough)
+    except EngineError as error:  # as where not all of them fit into the memory of a GPU
+        return before or _Heat(fit[0], 0.0, (), f"{fit[0].candidate} stays, as nothing could be timed ({error})")
     figures = tuple(_figure(each.candidate, own, times[0]) for each, own in zip(fit, times, strict=True))
     best = max(range(len(fit)), key=lambda place: figures[place].lead)
     least = MIN_LEAD if figures[best].rounds >= MIN_ROUNDS else FEW_LEAD

@@ -36,6 +36,7 @@ Inputs = Sequence[np.ndarray] | Mapping[str, np.ndarray]
 FILE_FIELDS = ("key", "mode")
 MOST = {"workers": MAX_THREADS, "processes": 256, "queue": 1 << 31}
 AHEAD = 4  # requests of `map` that wait for each that runs
+DEVICE_WORKERS = 2  # of a GPU, however many cores there are: one gets ready while one runs, and each takes memory there
 
 
 class Pool:
@@ -74,7 +75,7 @@ class Pool:
 
         Args:
             source: A path, or the bytes of a file.
-            workers: How many requests run side by side; 0 fills the thread budget of the process.
+            workers: How many requests run side by side; 0 fills the thread budget of the process, or takes 2 on a GPU.
             processes: Run them in so many child processes instead: a model that kills its process takes one of them
                 down, and another one is started.
             queue: How many requests may wait.
@@ -97,7 +98,8 @@ class Pool:
             raise TypeError(f"batching must be litehouse.Batching, not {type(batching).__name__}")
         file = {name: fields.pop(name) for name in FILE_FIELDS if name in fields}
         chosen = replace(options or Options(), **fields)
-        count, threads = share_threads(workers or processes, chosen.threads, len(cores_for(chosen.affinity)))
+        usual = 0 if chosen.device_kind == "cpu" else DEVICE_WORKERS
+        count, threads = share_threads(workers or processes or usual, chosen.threads, len(cores_for(chosen.affinity)))
         cores = shares(chosen.affinity, count)
         chosen = replace(chosen, threads=threads)
         self._recorder, self._any_size, self._pid = Recorder(), any_size, os.getpid()

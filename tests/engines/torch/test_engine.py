@@ -29,6 +29,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
 
 
 # Where ----------------------------------------------------------------------------------------------------------------
@@ -49,9 +50,40 @@ def test_on_each_gpu_that_is_there(gpus: None, engine: str) -> None:
 
 def test_no_gpu(no_gpu: None) -> None:
     reason = ENGINE.available(Options(device="gpu"))
-    assert reason == "torch finds no GPU; check the driver, and that torch is built for CUDA"
+    assert reason == "torch finds no GPU; check that nvidia-smi shows one, and what CUDA_VISIBLE_DEVICES says"
     with pytest.raises(EngineError, match=r"no engine can run on 'gpu:1'\. torch: torch finds no GPU"):
         litehouse.load(mlp(), device="gpu:1", engine="torch", cache=False)
+
+
+def test_a_gpu_that_is_too_small(rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(nbytes: int, place: object) -> None:
+        raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
+
+    monkeypatch.setattr("litehouse.engines.torch.ipc.allocate", full)
+    with pytest.raises(EngineError, match=r"gpu:0 has not enough memory for the model \(\d+ bytes for weights\); free"):
+        litehouse.load(mlp(), device="gpu:0", cache=False)
+
+
+def test_what_does_not_fit_in_beside_the_first_takes_no_part(
+    rehearsed_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that takes most of a GPU runs on it: only other forms of it have no room."""
+    from litehouse.engines.torch import ipc
+
+    real, calls = ipc.allocate, list[int]()
+
+    def nearly_full(nbytes: int, place: torch.device) -> torch.Tensor:
+        calls.append(nbytes)
+        if len(calls) > 1:
+            raise torch.OutOfMemoryError("no room")
+        return real(nbytes, place)
+
+    monkeypatch.setattr(ipc, "allocate", nearly_full)
+    session = litehouse.load(mlp(), device="gpu", precision="fp16", tune="full", cache=False)
+    assert session.precision == "fp32"
+    assert len(calls) > 1
+    x = np.ones((2, 4), "f")
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), rtol=1e-5)
 
 
 def test_ascend(gpus: None) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import litehouse
-from litehouse.engines.torch import program, shortcut
 from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
+
+from litehouse.engines.torch import program  # noqa: E402
 
 
 class Stream:
@@ -45,7 +46,7 @@ def notes(monkeypatch):
 def runner(notes, monkeypatch):
     session = litehouse.load(mlp(), engine="torch", cache=False)
     made = session._builds.current.take()
-    made._stream = Stream("runner", notes)
+    made._stream = made._last = Stream("runner", notes)
     run = made._filled
     monkeypatch.setattr(made, "_filled", lambda given: notes.append("run") or run(given))
     monkeypatch.setattr(made, "_find_shortcut", lambda _: None)
@@ -54,27 +55,41 @@ def runner(notes, monkeypatch):
     return made
 
 
-ON_HOST = ["runner waits for caller", "run", "runner records", "caller uses an output", "caller waits for runner"]
-ON_DEVICE = ["runner waits for caller", "run", "caller uses an output", "caller waits for runner"]
+BEFORE, AFTER = ["runner waits for caller"], ["caller uses an output", "caller waits for runner"]
 
 
 def test_the_run_is_in_line(runner, notes, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    for _ in range(2):
+    for known in ([], BEFORE):  # the second time the caller's stream was used last
         notes.clear()
         runner.run_tensors([runner.example])
-        assert notes == ON_DEVICE
+        assert notes == [*known, *BEFORE, "run", *AFTER]
+
+
+def test_streams_of_all_callers_are_waited_for(runner, notes, monkeypatch):
+    """What is captured shares memory: nothing may begin on it while a run on any stream is under way."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    runner.run_tensors([runner.example])
+    notes.clear()
+    other = Stream("other", notes)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: other)
+    runner.run_tensors([runner.example])
+    assert notes[:3] == ["runner waits for caller", "runner waits for other", "run"]
+    notes.clear()
+    monkeypatch.setattr(torch.Tensor, "is_cuda", False)
+    runner.run([np.asarray(runner.example)])
+    assert notes[:2] == ["runner waits for other", "run"]
 
 
 def test_memory_of_the_host_is_read_before_it_is_written_again(runner, notes):
     runner.run_tensors([runner.example])
-    assert notes == ON_HOST
+    assert notes == [*BEFORE, "run", "runner records", *AFTER]
     notes.clear()
     runner.run_tensors([runner.example])
-    assert notes == ["host waits for runner", *ON_HOST]
+    assert notes == ["host waits for runner", *BEFORE, *BEFORE, "run", "runner records", *AFTER]
     notes.clear()
     runner.run([np.asarray(runner.example)])
-    assert notes[0] == "host waits for runner"
+    assert notes[:3] == ["host waits for runner", *BEFORE, "run"]
     notes.clear()
     runner.run([np.asarray(runner.example)])
     assert notes[0] == "run"
@@ -91,38 +106,23 @@ def test_after_an_error_the_caller_waits_too(runner, notes, monkeypatch):
 
 
 def test_the_shorter_way_is_in_line(runner, notes, monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    monkeypatch.setattr(shortcut, "_pinned", torch.empty_like)
-    (first,) = runner.run_tensors([runner.example])
+    with monkeypatch.context() as on_gpu:
+        on_gpu.setattr(torch.Tensor, "is_cuda", True)
+        (first,) = runner.run_tensors([runner.example])
     type(runner)._find_shortcut(runner, [runner.example])
     notes.clear()
-    for expected in (["caller waits for runner"], []):
+    for _ in range(4):  # the last ones read the input where it is
         (found,) = runner.run_tensors([runner.example])
-        assert notes == expected
+        assert notes == []
         torch.testing.assert_close(found, first)
-        notes.clear()
     other = Stream("other", notes)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: other)
     runner.run_tensors([runner.example])
     assert notes == ["other waits for caller"]
-
-
-def test_other_sizes_wait_for_the_shorter_way(runner, notes, monkeypatch):
-    """What was captured for several sizes shares its memory."""
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    monkeypatch.setattr(shortcut, "_pinned", torch.empty_like)
-    runner.run_tensors([runner.example])
-    type(runner)._find_shortcut(runner, [runner.example])
-    larger = torch.zeros(5, *runner.example.shape[1:])
-    for run in (runner.run_tensors, lambda inputs: runner.run([each.numpy() for each in inputs])):
-        runner.run_tensors([runner.example])
-        monkeypatch.setattr(runner, "_downloaded", lambda results: [each.numpy() for each in results])
-        other = Stream("other", notes)
-        with monkeypatch.context() as patch:
-            patch.setattr(torch.cuda, "current_stream", lambda _=None, other=other: other)
-            notes.clear()
-            run([larger])
-        assert notes.index("runner waits for caller") < notes.index("run")
+    notes.clear()
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: notes.append(f"on {stream.name}"))
+    np.testing.assert_allclose(runner.run([np.asarray(runner.example)])[0], first)
+    assert notes == ["runner waits for other", "on runner", "on other", "host waits for runner"]
 
 
 def test_runners_that_got_one_stream_take_turns():

@@ -120,7 +120,7 @@ def test_memory_of_another_device_is_refused_by_engines_of_the_cpu(cpu_engine: s
             raise BufferError("it is on a GPU")
 
     session = litehouse.load(mlp(), engine=cpu_engine, threads=1, cache=False)
-    with pytest.raises(ShapeError, match="the session runs on the CPU: copy it there"):
+    with pytest.raises(ShapeError, match="the engine takes arrays of the host: copy it there"):
         session.run([OnGpu(X)])
 
 

@@ -49,10 +49,12 @@ class TestDevices:
     def test_without_a_gpu(self, monkeypatch):
         monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        monkeypatch.setattr("torch.version.cuda", "13.0")
         assert LiteGlobal.get_device_count(CUDA) == 0
         for is_pinned in (False, True):
-            with pytest.raises(RuntimeError, match=r"request gpu0 out of valid range \[0, 0\)"):
+            with pytest.raises(RuntimeError, match=r"request gpu0 out of valid range \[0, 0\)") as caught:
                 LiteTensor(LiteLayout([2]), CUDA, is_pinned_host=is_pinned)
+            assert str(caught.value.__cause__).startswith("torch finds no GPU; check")
 
     def test_others_are_still_refused(self):
         with pytest.raises(RuntimeError, match="acl initialize failed"):

@@ -6,9 +6,23 @@ import numpy as np
 import pytest
 from facades.mindspore_lite.support import ADD, ADD_INT64, DYNAMIC, NETWORK, RELU, TWO_OUTPUTS
 
+import litehouse
 from conftest import FIXTURES, REAL_GPU, assert_close
 from litehouse.device import DeviceArray
-from mindspore_lite import Context, DataType, Format, Model, ModelParallelRunner, ModelType, Tensor
+from mindspore_lite import (
+    Context,
+    DataType,
+    Format,
+    Model,
+    ModelGroup,
+    ModelGroupFlag,
+    ModelParallelRunner,
+    ModelType,
+    Tensor,
+)
+from mindspore_lite._device_tensor import DeviceRun
+from onnx_models import model as onnx_model
+from onnx_models import node
 
 pytestmark = pytest.mark.usefixtures("gpu")
 
@@ -149,7 +163,12 @@ class TestTensor:
         [
             ("gpu:x", TypeError, "device must be 'gpu:index', eg: 'gpu:0'"),
             ("gpu:-1", TypeError, "device id should >= 0."),
-            ("cuda:0", TypeError, "now only support ascend device."),
+            (
+                "cuda:0",
+                TypeError,
+                "now only support ascend device. Here, 'gpu' and 'gpu:0' are devices, too; "
+                "leave `device` out for the host.",
+            ),
             (
                 "gpu:1",
                 RuntimeError,
@@ -172,6 +191,7 @@ class TestTensor:
     def test_without_a_gpu(self, monkeypatch):
         monkeypatch.delenv("LITEHOUSE_REHEARSE_GPU", raising=False)
         monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+        monkeypatch.setattr("torch.version.cuda", "13.0")
         with pytest.raises(RuntimeError, match=r"no tensor can be made on gpu:0: torch finds no GPU; .* on the host\."):
             Tensor(shape=[1], dtype=DataType.INT8, device="gpu:0")
 
@@ -413,6 +433,33 @@ class TestRefused:
                 "make a tensor there: Tensor(tensor, device='gpu:1')"
             )
         RELU.check(model.predict([Tensor(placed(RELU.inputs)[0], device="gpu:1")]))
+
+    def test_devices_of_a_runner(self, monkeypatch):
+        if not REAL_GPU:
+            monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "2")
+        runner, made = ModelParallelRunner(), context()
+        made.gpu.device_id, made.parallel.workers_num = 1, 1
+        made.parallel.device_ids = [0, 0]
+        runner.build_from_file(RELU.path, made)
+        assert runner._pool._first._session.options.device == "gpu:0"
+        RELU.check(runner.predict([Tensor(RELU.inputs[0])]))
+        made.parallel.device_ids = [0, 1]
+        with pytest.raises(
+            RuntimeError, match=r"parallel\.device_ids names several devices, \[0, 1\].*a runner for each"
+        ):
+            runner.build_from_file(RELU.path, made)
+
+    def test_group(self):
+        group, model = ModelGroup(ModelGroupFlag.SHARE_WEIGHT), Model()
+        group.add_model([model])
+        model.build_from_file(RELU.path, ModelType.MINDIR, context())
+        RELU.check(model.predict(placed(RELU.inputs)))
+
+    def test_a_model_without_inputs(self):
+        network = onnx_model([node("Add", "a a", "y")], {}, {"y": [2]}, {"a": np.array([1, 2], "f")})
+        run, output = DeviceRun(litehouse.load(network, device="gpu", cache=False)), Tensor(device="gpu:0")
+        output._receive(*run([], [output]))
+        assert output.get_data_to_numpy().tolist() == [2, 4]
 
     @pytest.mark.parametrize("target", ["cpu", "gpu"])
     def test_parallel_runner(self, target):

@@ -356,7 +356,11 @@ class TestConstructor:
             ((None, None, 43), f"dtype must be DataType, but got {INT}."),
             ((None, None, None, 1), f"device must be str, but got {INT}."),
             ((None, None, None, "ascend:x"), "device must be 'ascend:index', eg: 'ascend:0'"),
-            ((None, None, None, "cpu:0"), "now only support ascend device."),
+            (
+                (None, None, None, "cpu:0"),  # the original's words, and what holds here
+                "now only support ascend device. Here, 'gpu' and 'gpu:0' are devices, too; "
+                "leave `device` out for the host.",
+            ),
             ((None, None, None, "ascend:-1"), "device id should >= 0."),
             (
                 (np.zeros((2, 3), np.float32), [3, 2]),

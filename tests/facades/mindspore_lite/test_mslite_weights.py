@@ -203,13 +203,16 @@ def test_models_share_memory_by_handle(form, bias):
 
 
 @pytest.mark.skipif(not TUTORIAL.exists(), reason="the tutorials are not beside the checkout")
-def test_the_published_program_of_several_processes(tmp_path):
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_the_published_program_of_several_processes(tmp_path, device, request):
+    if device == "gpu":
+        request.getfixturevalue("gpu")
     text = TUTORIAL.read_text(encoding="utf-8")
     (program,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.S) if "PROCESS_NUM" in code)
     given = "[np.random.randn(1,8,168,128).astype(np.float32), np.random.randn(1).astype(np.int32)]"
     for old, new in (
         ('"path_to_your_mindir"', repr(DIGITS)),
-        ("device_type='ascend'", "device_type='cpu'"),
+        ("device_type='ascend'", f"device_type='{device}'"),
         (given, "[np.ones((10, 1, 8, 8), np.float32)]"),  # what this model takes
     ):
         assert program.count(old) == 1

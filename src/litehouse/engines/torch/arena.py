@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import threading
@@ -15,7 +14,7 @@ import torch
 
 from litehouse.engines.torch import ipc
 from litehouse.engines.torch.values import Tensor, name_of
-from litehouse.errors import EngineError, WeightError
+from litehouse.errors import WeightError
 
 ALIGNMENT = 256  # bytes: what kernels load at once never spans two weights
 
@@ -157,15 +156,6 @@ class Arenas:
     def __iter__(self) -> Iterator[Arena]:
         """Those that are still used."""
         return iter([arena for known in self._known if (arena := known()) is not None])
-
-
-@contextlib.contextmanager
-def fitting(path: str) -> Iterator[None]:
-    """Say of which model it is that a GPU has not enough memory for what it must hold."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise EngineError(f"{path}: the GPU has not enough memory: {error}") from error
 
 
 def _digest(tensor: Tensor) -> bytes:

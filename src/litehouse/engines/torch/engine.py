@@ -36,7 +36,7 @@ class TorchEngine:
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
-    capabilities = frozenset({"arena", "tensors"})
+    capabilities = frozenset({"arena"})
 
     def lower_precisions(self) -> tuple[str, ...]:
         """Half precision, on a GPU."""
@@ -82,7 +82,7 @@ class TorchEngine:
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
         from litehouse.engines.shell import halved_ops, prepared
-        from litehouse.engines.torch.arena import Arenas, fitting
+        from litehouse.engines.torch.arena import Arenas
         from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
@@ -105,15 +105,14 @@ class TorchEngine:
         names, where = Names.of(model), place(options.device)
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
             precision = "tf32"
-        if model.live and STORE not in model.shelf:
-            with fitting(model.path):
+        with enough_memory(model.path, options.device):
+            if model.live and STORE not in model.shelf:
                 model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
-        store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
-        arenas, group = model.shelf.setdefault(ARENAS, Arenas()), model.shelf.get(GROUP, Arenas())
-        how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
-        how["workplace"] = workplace_of(model, options) if COMPILED in form else None
-        others = [*(arenas if shapes is not None else ()), *group]  # what the file's own sizes need is in one arena
-        with fitting(model.path):
+            store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
+            arenas, group = model.shelf.setdefault(ARENAS, Arenas()), model.shelf.get(GROUP, Arenas())
+            how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
+            how["workplace"] = workplace_of(model, options) if COMPILED in form else None
+            others = [*(arenas if shapes is not None else ()), *group]  # what the file's own sizes need is in one arena
             program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
         group.add(program.arena)
@@ -143,6 +142,20 @@ class TorchEngine:
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+@contextlib.contextmanager
+def enough_memory(path: str, device: str) -> Iterator[None]:
+    """Say of a device that has no room for a model that it is that."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        reason = str(error).partition("\n")[0]
+        raise EngineError(
+            f"{path}: {device} has not enough memory for the model ({reason}); free some, or run it on another device"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
 import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -29,8 +31,9 @@ Where = tuple[Any, Any]
 """The stream that pieces are captured on, and the memory that their graphs use between steps; None on the CPU."""
 Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
-_capturing = threading.Lock()  # one at a time in the process
+_capturing = threading.RLock()  # one at a time in the process
 recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile
+_uses = itertools.count()
 
 
 class WaitsError(Exception):
@@ -66,15 +69,29 @@ class HostGraph:
             flags.copy_(now)
 
 
-class Capture:
-    """A piece for certain sizes: the memory that it reads its inputs from, and that it leaves its outputs in.
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Steps over certain memory.
 
     Attributes:
-        inputs: That memory of the inputs, by slot.
-        device: That memory of the outputs, by slot.
-        host: Outputs that are known beforehand, by slot: they follow from the sizes.
         graph: What computes the outputs.
+        device: The memory that it leaves them in, by slot.
         wrong: What tells whether something is wrong with them, with the texts for it.
+    """
+
+    graph: Graph
+    device: dict[int, Tensor]
+    wrong: Wrong
+
+
+class Capture:
+    """A piece for certain sizes, with memory of its own that it reads its inputs from.
+
+    Attributes:
+        inputs: That memory, by slot.
+        own: What runs over it.
+        host: Outputs that are known beforehand, by slot: they follow from the sizes.
+        used: Tells which of two captures was used last.
     """
 
     def __init__(self, piece: Piece, frame: Frame, key: Key) -> None:
@@ -90,28 +107,58 @@ class Capture:
         self._frame.device[:] = [self.inputs.get(slot, value) for slot, value in enumerate(frame.device)]
         self._notes: list[Any] = []
         self.fill(frame)
+        self.use()
+        self._run: Callable[..., Frame]
         with _capturing:
             warm = self._again(notes=self._notes, is_dry=True)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
-            run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
-            # Once as it is: kernels are chosen, and memory is taken.
-            done = run() if piece.kernels is not None else self._again(is_dry=True)
+            self.host = {slot: warm.host[slot] for slot in piece.gives if warm.device[slot] is None}
+            self._run = self._again if piece.kernels is None else self._compiled(warm, piece.kernels, key)
+            del warm
             if frame.place.type == "cuda":
-                graph = torch.cuda.CUDAGraph()
-                with (
-                    recording,
-                    torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
-                    _nothing_freed(),
-                ):
-                    done = run()
-                self.graph: Graph = graph
-        self.wrong = done.wrong
-        self.device = {slot: done.device[slot] for slot in piece.gives if done.device[slot] is not None}
-        self.host = {slot: done.host[slot] for slot in piece.gives if done.device[slot] is None}
-        if frame.place.type != "cuda":
-            self.device = {slot: tensor.clone() for slot, tensor in self.device.items()}  # not views of something else
-            self.graph = HostGraph(run, self.device, self.wrong)
+                self._run(is_dry=True)  # once as it is: kernels are chosen, and memory is taken
+            self.own = self.record()
+
+    def record(
+        self,
+        tensors: Mapping[int, Tensor] = NOTHING,
+        before: Callable[[], None] | None = None,
+        after: Callable[[Frame], None] | None = None,
+    ) -> Recording:
+        """Capture the steps.
+
+        Args:
+            tensors: What they read instead of the memory for inputs; of the same sizes and strides.
+            before: What is captured before them.
+            after: What is captured behind them, on the frame with the outputs.
+        """
+
+        def whole(*, is_dry: bool = False) -> Frame:
+            if before is not None:
+                before()
+            frame = self._run(tensors, is_dry=is_dry)
+            if after is not None:
+                after(frame)
+            return frame
+
+        piece = self._piece
+        with _capturing:
+            if self._frame.place.type != "cuda":
+                done = whole(is_dry=True)
+                outputs = {slot: tensor.clone() for slot, tensor in self._given(done).items()}  # no views
+                return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
+            graph = torch.cuda.CUDAGraph()
+            with (
+                recording,
+                torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
+                _nothing_freed(),
+            ):
+                done = whole()
+            return Recording(graph, self._given(done), done.wrong)
+
+    def _given(self, frame: Frame) -> dict[int, Tensor]:
+        return {slot: frame.device[slot] for slot in self._piece.gives if frame.device[slot] is not None}
 
     def _again(
         self, tensors: Mapping[int, Tensor] = NOTHING, *, notes: list[Any] | None = None, is_dry: bool = False
@@ -131,7 +178,7 @@ class Capture:
         frame.run_noted(self._piece.steps)
         return frame
 
-    def _compiled(self, warm: Frame, kernels: Kernels, key: Key) -> Callable[[], Frame]:
+    def _compiled(self, warm: Frame, kernels: Kernels, key: Key) -> Callable[..., Frame]:
         """What runs the steps as kernels that were made for them."""
         gives = [slot for slot in self._piece.gives if warm.device[slot] is not None]
         takes = {slot: value for slot, value in enumerate(self._frame.device) if isinstance(value, torch.Tensor)}
@@ -143,15 +190,20 @@ class Capture:
 
         function = kernels.find((self._piece.steps[0], key), traced, list(takes.values()))
 
-        def run() -> Frame:
+        def run(tensors: Mapping[int, Tensor] = NOTHING, *, is_dry: bool = False) -> Frame:
+            del is_dry  # nothing of ranks is compiled
             frame = warm.copy()
-            found = function(*takes.values())
+            found = function(*{**takes, **tensors}.values())
             for slot, tensor in zip(gives, found, strict=False):
                 frame.device[slot] = tensor
             frame.wrong = [(flags, texts) for flags, (_, texts) in zip(found[len(gives) :], warm.wrong, strict=True)]
             return frame
 
         return run
+
+    def use(self) -> None:
+        """Note that it is used: others make room before it."""
+        self.used = next(_uses)
 
     def fill(self, frame: Frame) -> None:
         """Copy what a frame has for the inputs to where they are read from."""
@@ -167,9 +219,9 @@ class Capture:
 
     def replay(self, frame: Frame) -> None:
         """Compute the outputs, into a frame."""
-        self.graph.replay()
-        frame.wrong += self.wrong
-        for slot, tensor in self.device.items():
+        self.own.graph.replay()
+        frame.wrong += self.own.wrong
+        for slot, tensor in self.own.device.items():
             frame.device[slot] = tensor
         for slot, value in self.host.items():
             frame.host[slot] = value
@@ -221,7 +273,7 @@ class Piece:
         self.uses = frozenset(slot for step in steps for slot in uses_of(step))
         self.reads = tuple(slot for slot in sorted(self.uses) if slot not in own and slot not in constant)
         self.gives = tuple(slot for slot in own if slot in needed)
-        self._captures: OrderedDict[Key, Capture] = OrderedDict()
+        self._captures: dict[Key, Capture] = {}
         self._seen: OrderedDict[Key, None] = OrderedDict()
         is_gained = self.stream is not None or kernels is not None or ON_CPU or is_rehearsed()
         self._is_open = len(self.steps) < MIN_STEPS or not is_gained  # and is never captured
@@ -258,17 +310,20 @@ class Piece:
             self._seen.pop(key, None)
             self._captures[key] = capture
             if len(self._captures) > MAX_CAPTURES:
-                self._captures.popitem(last=False)
+                del self._captures[min(self._captures, key=lambda known: self._captures[known].used)]
         else:
             if key is not None:
                 self._seen[key] = None
                 if len(self._seen) > MAX_SEEN:
                     self._seen.popitem(last=False)
             return frame.run_noted(self.steps)
-        if key is not None:
-            self._captures.move_to_end(key)
+        capture.use()
         self.latest = capture
         capture.replay(frame)
+
+    def has(self, capture: Capture) -> bool:
+        """Whether a capture was not dropped."""
+        return any(capture is own for own in self._captures.values())
 
     def _key(self, frame: Frame) -> Key | None:
         """What a capture depends on; None where there is something that cannot be captured."""

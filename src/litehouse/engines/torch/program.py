@@ -23,16 +23,19 @@ from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
 from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
+from litehouse.engines.torch.tensors import adopt
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
+Sizes = tuple[tuple[int, ...], ...]
 
 
 class TorchProgram:
     """A model as torch functions, with its weights on a device."""
 
     is_rewritten = False
+    adopt = staticmethod(adopt)
 
     def __init__(
         self,
@@ -152,9 +155,8 @@ class TorchRunner:
         self._pool = torch.cuda.graph_pool_handle() if is_gpu else None
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
-        self._shortcut: Shortcut | None = None
-        self._sizes: list[tuple[int, ...]] = []  # that it is for
-        self._told: Any = None  # what ranks had told each other, then
+        self._shortcuts: dict[Sizes, Shortcut] = {}
+        self._last: Any = self._stream  # that something of this runner went to
         self._reading: Any = None  # the event at which the device has read what a run without an end staged for it
         self._cut()
 
@@ -164,6 +166,7 @@ class TorchRunner:
         kernels = self._program.kernels if self._program.is_compiled else None
         where = (self._stream, self._pool)
         self._parts = cut(block.steps, self._waiting, block.outputs, constant, where, kernels)
+        self._shortcuts.clear()
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for these inputs; live weights behind them are not looked at, as the device has them."""
@@ -187,7 +190,6 @@ class TorchRunner:
 
     def drop(self) -> None:
         """Let go of all that was captured; what comes next is captured anew."""
-        self._shortcut = None
         self._cut()
 
     def _wait(self) -> None:
@@ -197,22 +199,25 @@ class TorchRunner:
         elif self._stream is not None:
             self._stream.synchronize()
 
+    def _follow(self, stream: Any) -> None:
+        """Let a stream wait for what went to another one: all of it uses the same memory."""
+        if stream is not None and stream != self._last:
+            stream.wait_stream(self._last)
+            self._last = stream
+
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         with self._alone:
             self._finish_reading()
-            shortcut = self._shortcut_for(inputs)
-            return shortcut.run(inputs) if shortcut is not None and shortcut.takes_arrays else self._run_arrays(inputs)
-
-    def _shortcut_for(self, inputs: Sequence[Any]) -> Shortcut | None:
-        """The shorter way for inputs, where this run and those of other ranks have the same sizes as the last one."""
-        is_same = self._sizes == [tuple(value.shape) for value in inputs] and self._told is self._program.told
-        return self._shortcut if is_same else None
+            self._follow(self._stream)
+            shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
+            if shortcut is None or not shortcut.takes_arrays:
+                return self._run_arrays(inputs)
+            return shortcut.run(inputs)
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
         given = [as_tensor(array) for array in inputs]
         with self._at_work():
-            self._leave_shortcut()
             frame = self._filled(given)
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
@@ -226,18 +231,14 @@ class TorchRunner:
     def _find_shortcut(self, inputs: Sequence[Any]) -> None:
         """Let the next run of the same sizes go a shorter way, where there is one."""
         program, whole = self._program, self._parts[0] if len(self._parts) == 1 else None
-        capture = whole.latest if isinstance(whole, Piece) else None
         given = program.lowered.block.outputs
-        self._shortcut = None
-        is_whole = capture is not None and all(slot in capture.device for slot in given)
-        if self._stream is not None and capture is not None and is_whole:
-            self._shortcut = Shortcut(capture, program.fed, given, self._stream, self._path, self._wait)
-            self._sizes, self._told = [tuple(value.shape) for value in inputs], program.told
-
-    def _leave_shortcut(self) -> None:
-        """Wait, on the stream, for a run that is under way on a caller's: what was captured shares its memory."""
-        if self._shortcut is not None:
-            self._shortcut.follow(self._stream)
+        if not isinstance(whole, Piece) or whole.latest is None or program.told is not None:
+            return  # with other ranks, every run begins with what they tell
+        sizes, capture = tuple(value.shape for value in inputs), whole.latest
+        if sizes not in self._shortcuts and all(slot in capture.own.device for slot in given):
+            kept = {known: way for known, way in self._shortcuts.items() if whole.has(way.capture)}
+            way = Shortcut(capture, program.fed, given, self._stream, self._path, self._at_work)
+            self._shortcuts = {**kept, sizes: way}
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
         with self._alone:
@@ -246,11 +247,12 @@ class TorchRunner:
     def _run_tensors_alone(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
-        shortcut = self._shortcut_for(inputs)
+        shortcut = self._shortcuts.get(tuple([tensor.shape for tensor in inputs]))
         if shortcut is not None:
+            if self._stream is not None:
+                self._follow(torch.cuda.current_stream(self._program.place))
             return shortcut.run_tensors(inputs)
         with self._in_line() as caller, self._at_work():
-            self._leave_shortcut()
             frame = self._filled(inputs)
             given = self._program.lowered.block.outputs
             outputs = [unless_wrong(frame.on_device(slot), frame.wrong) for slot in given]
@@ -269,11 +271,12 @@ class TorchRunner:
             yield None
             return
         caller = torch.cuda.current_stream(self._program.place)
+        self._follow(self._stream)
         self._stream.wait_stream(caller)
         try:
             yield caller
         finally:
-            caller.wait_stream(self._stream)  # after an error, too: inputs may still be read
+            self._follow(caller)  # after an error, too: inputs may still be read
 
     def _finish_reading(self) -> None:
         """Wait until the device has read what the last run staged for it: the same memory is written next."""

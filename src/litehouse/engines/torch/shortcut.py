@@ -1,34 +1,76 @@
-"""The shortest way from inputs to outputs, for a model that was captured in one piece."""
+"""The shortest ways from inputs to outputs, for a model that was captured in one piece."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import torch
 
 from litehouse.engines.torch.doubts import first_wrong
-from litehouse.engines.torch.pieces import Capture, Wrong
+from litehouse.engines.torch.frame import Frame
+from litehouse.engines.torch.pieces import Capture, Recording, Wrong
 from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError
 
 MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which the GPU reads and writes by itself
+SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
+ALIGNED = 16  # bytes: what kernels may expect of the places of inputs
+MAX_BOUND = 8  # places that inputs are read from without a copy
+MIN_TIMES = 3  # that inputs must come from the same place before they are
+MAX_PLACES = 64  # that are counted
+
+AtWork = Callable[[], AbstractContextManager[None]]
+"""On the stream that things are captured on, in the precision of the program."""
+Place = tuple[Any, ...]
+
+
+class Arrays:
+    """The way of arrays: the graph copies them from memory of the CPU, and the outputs to it."""
+
+    def __init__(self, capture: Capture, fed: Sequence[int], given: Sequence[int]) -> None:
+        """Capture it.
+
+        Args:
+            capture: The model, captured.
+            fed: The slots of its inputs.
+            given: The slots of its outputs.
+        """
+        inputs = {slot: _on_cpu(own) for slot, own in capture.inputs.items()}
+        outputs = {slot: _on_cpu(capture.own.device[slot]) for slot in given}
+        flags = [_on_cpu(flags) for flags, _ in capture.own.wrong]
+
+        def before() -> None:
+            for slot, source in inputs.items():
+                capture.inputs[slot].copy_(source, non_blocking=True)
+
+        def after(frame: Frame) -> None:
+            for slot, target in outputs.items():
+                target.copy_(frame.device[slot], non_blocking=True)
+            for target, (found, _) in zip(flags, frame.wrong, strict=True):
+                target.copy_(found, non_blocking=True)
+
+        self._memory = inputs, outputs, flags
+        self.recording = capture.record(before=before, after=after)
+        self.inputs = [(place, as_array(inputs[slot])) for place, slot in enumerate(fed) if slot in inputs]
+        self.outputs = [as_array(outputs[slot]) for slot in given]
+        self.flags = [(as_array(own), texts) for own, (_, texts) in zip(flags, capture.own.wrong, strict=True)]
 
 
 class Shortcut:
-    """A captured model, with memory of the CPU beside that of the GPU."""
+    """A captured model. What a way needs is made when it is first gone.
+
+    Attributes:
+        capture: The model, captured.
+        takes_arrays: Whether it is a way for arrays: large ones are better copied from where they are.
+    """
 
     def __init__(
-        self,
-        capture: Capture,
-        fed: Sequence[int],
-        given: Sequence[int],
-        stream: Any,
-        path: str,
-        wait: Callable[[], None],
+        self, capture: Capture, fed: Sequence[int], given: Sequence[int], stream: Any, path: str, at_work: AtWork
     ) -> None:
-        """Take the memory of a capture.
+        """Take a capture.
 
         Args:
             capture: The model, captured.
@@ -36,71 +78,96 @@ class Shortcut:
             given: The slots of its outputs.
             stream: The stream that arrays are run on.
             path: The model's file, for error texts.
-            wait: Waits for what was begun on the stream.
+            at_work: Where things are captured.
         """
-        self._stream, self._graph, self._path, self._wait = stream, capture.graph, path, wait
-        places = [(place, slot) for place, slot in enumerate(fed) if slot in capture.inputs]
-        self._inputs = [(place, capture.inputs[slot]) for place, slot in places]
-        self._results = [capture.device[slot] for slot in given]
-        self._wrong = capture.wrong
-        self._last: Any = stream  # that it ran on
-        self._staged: list[tuple[int, np.ndarray, Tensor, Tensor]] = []
-        self._copies: list[tuple[Tensor, Tensor]] = []
-        tensors = [*(target for _, target in self._inputs), *self._results]
+        self.capture, self._fed, self._given = capture, fed, given
+        self._stream, self._path, self._at_work = stream, path, at_work
+        self._inputs = [(place, capture.inputs[slot]) for place, slot in enumerate(fed) if slot in capture.inputs]
+        tensors = [*(own for _, own in self._inputs), *(capture.own.device[slot] for slot in given)]
         self.takes_arrays = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
-        if self.takes_arrays:
-            for place, target in self._inputs:
-                source = _pinned(target)
-                self._staged.append((place, as_array(source), source, target))
-            self._copies = [(_pinned(result), result) for result in self._results]
-        self._arrays = [as_array(copy) for copy, _ in self._copies]
-        self._flags = [(_pinned(flags), texts) for flags, texts in capture.wrong]
-        self._copies += [(copy, flags) for (copy, _), (flags, _) in zip(self._flags, capture.wrong, strict=True)]
+        self._arrays: Arrays | None = None
+        self._bound: dict[Place, Recording] = {}
+        self._times: dict[Place, int] = {}
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The outputs for arrays, which have the sizes of the capture."""
-        stream = self._stream
-        before = torch.cuda.current_stream(stream.device)
-        torch.cuda.set_stream(stream)
-        try:
-            self.follow(stream)
-            for place, view, source, target in self._staged:
-                np.copyto(view, inputs[place])
-                target.copy_(source, non_blocking=True)
-            self._graph.replay()
-            for copy, result in self._copies:
-                copy.copy_(result, non_blocking=True)
-            self._wait()
-        finally:
-            torch.cuda.set_stream(before)
-        for flags, texts in self._flags:
+        """The outputs for arrays, which have the sizes of the capture; nothing is under way on other streams."""
+        if self._arrays is None:
+            with self._at_work():
+                self._arrays = Arrays(self.capture, self._fed, self._given)
+        self.capture.use()
+        way, stream = self._arrays, self._stream
+        for place, own in way.inputs:
+            np.copyto(own, inputs[place])
+        if stream is None:
+            way.recording.graph.replay()
+        else:
+            before = torch.cuda.current_stream(stream.device)
+            torch.cuda.set_stream(stream)
+            try:
+                way.recording.graph.replay()
+            finally:
+                torch.cuda.set_stream(before)
+            stream.synchronize()
+        for flags, texts in way.flags:
             if text := first_wrong(flags.tolist(), texts):
                 raise EngineError(f"{self._path}: torch failed while running: {text}")
-        return [array.copy() for array in self._arrays]
+        return [array.copy() for array in way.outputs]
 
     def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """The outputs for tensors of the same sizes, on the caller's stream: nobody waits for the GPU."""
-        stream = torch.cuda.current_stream(self._stream.device)
-        self.follow(stream)
-        for place, target in self._inputs:
-            target.copy_(inputs[place], non_blocking=True)
-        self._graph.replay()
-        return [unless_wrong(result, self._wrong) for result in self._results]
+        """The outputs for tensors of the same sizes, on the caller's stream: nobody waits for the GPU.
 
-    def follow(self, stream: Any) -> None:
-        """Let a stream wait for a run on another one: both use the same memory."""
-        if stream != self._last:
-            stream.wait_stream(self._last)
-            self._last = stream
+        What comes again and again from the same place is read there.
+        """
+        self.capture.use()
+        key = tuple([_place(inputs[place]) for place, _ in self._inputs])
+        recording = self._bound.get(key)
+        if recording is None:
+            recording = self._bind(key, inputs)
+        if recording is None:
+            recording = self.capture.own
+            for place, own in self._inputs:
+                own.copy_(inputs[place], non_blocking=True)
+        recording.graph.replay()
+        return [unless_wrong(recording.device[slot], recording.wrong) for slot in self._given]
+
+    def _bind(self, key: Place, inputs: Sequence[Tensor]) -> Recording | None:
+        """What reads the inputs where they are; None where that is not worth it yet, or cannot be."""
+        if len(self._bound) == MAX_BOUND:
+            return None
+        if len(self._times) == MAX_PLACES:
+            self._times.clear()
+        self._times[key] = self._times.get(key, 0) + 1
+        if self._times[key] < MIN_TIMES or not all(_is_alike(inputs[place], own) for place, own in self._inputs):
+            return None
+        tensors = {self._fed[place]: inputs[place] for place, _ in self._inputs}
+        with self._at_work():
+            recording = self._bound[key] = self.capture.record(tensors)
+        return recording
+
+
+def _place(tensor: Tensor) -> Place:
+    """Where a tensor of given sizes is."""
+    return tensor.data_ptr(), tensor.get_device(), tensor.stride()
+
+
+def _is_alike(tensor: Tensor, own: Tensor) -> bool:
+    """Whether kernels for a tensor can read another one instead."""
+    is_there: bool = tensor.device == own.device and tensor.data_ptr() % ALIGNED == 0
+    return is_there and tensor.stride() == own.stride()
+
+
+def _on_cpu(like: Tensor) -> Tensor:
+    """Memory of the CPU, which the device reads and writes by itself."""
+    return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
 def unless_wrong(result: Tensor, wrong: Wrong) -> Tensor:
-    """A copy of a result; of floats, all NaN where the run was wrong: nobody waits to be told."""
-    if not wrong or not result.is_floating_point():
+    """A copy of a result; where the run was wrong, one that nobody takes for right: nobody waits to be told.
+
+    Floats are all NaN then, and whole numbers with a sign the least that there is.
+    """
+    if not wrong or not (result.is_floating_point() or result.dtype in SIGNED):
         return result.clone()
     flags = wrong[0][0] if len(wrong) == 1 else torch.cat([flags for flags, _ in wrong])
-    return torch.where(flags.any(), float("nan"), result)
-
-
-def _pinned(like: Tensor) -> Tensor:
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True)
+    spoilt = float("nan") if result.is_floating_point() else torch.iinfo(result.dtype).min
+    return torch.where(flags.any(), spoilt, result)
