@@ -111,11 +111,12 @@ def _can_share(loaded: Loaded) -> bool:
     """Whether one more session may use a compiled model.
 
     OpenVINO runs it as often at a time as it was compiled for: where that leaves cores free, each has its own. The
-    ranks of a job must all do the same, and what one has open, another may have closed.
+    ranks of a job must all do the same, and what one has open, another may have closed. Live weights that a program
+    holds itself are updated for all who use it.
     """
-    if "ranks" in loaded.built.engine.capabilities:
+    model, options, capabilities = loaded.model, loaded.options, loaded.built.engine.capabilities
+    if "ranks" in capabilities or ("arena" in capabilities and model.live):
         return False
-    model, options = loaded.model, loaded.options
     folder = os.path.dirname(model.path)
     places = {name: identity.marks_at(os.path.join(folder, name)) for name in model.files}
     is_same = None not in places.values() and places == dict(model.files)
@@ -172,7 +173,9 @@ def attach(
         if memory.is_on_device(attached.now.base):
             return _attached_on_device(attached, source, options)
         model = attached.model(attached.now, None if source is None else again)
-        return Session.of(Loaded(model, options, memory.thaw(attached.now.base, model, options)), attached)
+        with attached.understood():
+            built = memory.thaw(attached.now.base, model, options)
+        return Session.of(Loaded(model, options, built), attached)
     except BaseException:
         attached.close()
         raise
@@ -182,11 +185,13 @@ def _attached_on_device(attached: Any, source: str | os.PathLike[str] | None, op
     """A session over the memory that another process has on a device; the file tells what to compute with it."""
     from litehouse import sharing as memory
 
-    now = attached.now
-    facts = now.base.facts
-    path = facts["path"] if source is None else source
-    attached.check_file(path)
-    model = read(path, limits=options.limits, updatable=facts["updatable"])
-    model.live, model.shelf = tuple(facts["live"]), {}
-    options = replace(options, engine="torch")
-    return Session.of(Loaded(model, options, memory.on_device(now.base, model, now.arrays, options)), attached)
+    now, options = attached.now, replace(options, engine="torch")
+    with attached.understood():
+        facts = now.base.facts
+        path = facts["path"] if source is None else source
+        if source is None:
+            attached.check_file(path)
+        model = read(path, limits=options.limits, updatable=facts["updatable"])
+        model.live, model.shelf = tuple(facts["live"]), {}
+        built = memory.on_device(now.base, model, now.arrays, options)
+    return Session.of(Loaded(model, options, built), attached)

@@ -336,25 +336,27 @@ class Session:
     def use_arena(self, arena: Arena) -> None:
         """Take the weights from an arena: what several sessions have in common is then in memory once.
 
-        The model runs as after `share`: on ONNX Runtime with weights as they are, not packed for the CPU.
+        The model runs as after `share`: on ONNX Runtime with weights as they are, not packed for the CPU. On a GPU,
+        weights that are updated in place stay each session's own.
 
         Args:
             arena: The arena, of any number of sessions.
+
+        Raises:
+            WeightError: Other processes use the memory on the GPU that the session would leave.
         """
         from litehouse import sharing as memory
 
         self._own("move")
         self._whole("moved into an arena")
-        if "arena" in self.loaded.built.engine.capabilities:
-            raise WeightError(
-                f"{self.model.path}: on a GPU, models do not share an arena within a process; leave this one out of it "
-                "(of the ModelGroup), or run it on the CPU"
-            )
+        is_on_device = "arena" in self.loaded.built.engine.capabilities
         with self._live.updating:
+            if is_on_device and self._live.shared() is not None:
+                raise WeightError(f"{self.model.path}: other processes use its weights on the GPU, which stay there")
 
             def take() -> None:
                 self._arena = arena
-                if self.model.live:
+                if self.model.live and not is_on_device:
                     self._live.take(arena.intern(self._live.values.arrays), self._live.values.number)
 
             self._adopt(self.model, memory.in_arena(self.model, self.options, self._open().choice, arena), take)
@@ -459,13 +461,12 @@ class Session:
         sharing = self._live.shared()
         if not self.model.live:
             self._swap(changed, take, sharing)
-        elif sharing is None:
-            self._live.engine.update(self.model, changed)
-            take(changed)
         else:
+            placed = changed if sharing is None else sharing.place(changed)  # what may fail comes first
             self._live.engine.update(self.model, changed)
-            take(sharing.place(changed))
-            sharing.publish(self._live.values.number)
+            take(placed)
+            if sharing is not None:
+                sharing.publish(self._live.values.number)
 
     def _swap(self, changed: Arrays, take: Callable[[Arrays], None], sharing: Sharing | None) -> None:
         from litehouse import sharing as memory

@@ -9,8 +9,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,20 +72,34 @@ def is_on_device(segment: Segment) -> bool:
 def on_device(segment: Segment, model: Model, arrays: Arrays, options: Options) -> Selected:
     """The model, read from its file, over the memory that another process has on a device."""
     from litehouse.engines.torch.arena import SharedArena
-    from litehouse.engines.torch.engine import SHARED, STORE
+    from litehouse.engines.torch.engine import SHARED, STORE, enough_memory
     from litehouse.engines.torch.store import Store
 
     choice = Choice.of(segment.facts["choice"])
+    if _kinds({name: model.weights[name] for name in model.live}) != _kinds(arrays):
+        raise WeightError(f"{model.path}: the other process has live weights that are not those of the model")
     if model.live:
-        model.shelf[STORE] = Store({name: arrays[name] for name in model.live}, place(options.device))
+        with enough_memory(model.path, options.device):
+            model.shelf[STORE] = Store(arrays, place(options.device))
     model.shelf[SHARED] = SharedArena.of(segment.facts["arena"])
+    return _compiled(model, options, choice, BETWEEN)
+
+
+def _compiled(model: Model, options: Options, choice: Choice, reason: str) -> Selected:
     how: dict[str, Any] = {"precision": choice.precision, "is_plain": choice.is_plain, "form": choice.form}
     program = ENGINES[choice].compile(model, options, **how)
-    return Selected(ENGINES[choice], program, Choice(str(choice), reason=BETWEEN, **how), 0.0)
+    return Selected(ENGINES[choice], program, Choice(str(choice), reason=reason, **how), 0.0)
 
 
 def in_arena(model: Model, options: Options, choice: Choice, arena: Arena) -> Selected:
     """The model, over the memory of an arena."""
+    if "arena" in ENGINES[choice].capabilities:
+        from litehouse.engines.torch.arena import Arenas
+        from litehouse.engines.torch.engine import GROUP
+
+        with arena.placing:
+            model.shelf[GROUP] = arena.shelf.setdefault(str(place(options.device)), Arenas())
+            return _compiled(model, options, choice, WITHIN)
     frozen = _frozen(model, options, choice)
     interned = Frozen(frozen.graph, arena.intern(frozen.weights), frozen.is_plain)
     return _selected(interned, model, options, WITHIN)
@@ -152,6 +166,11 @@ def begin_on_device(model: Model, program: Any, choice: Choice, live: Live) -> t
     content = _content(model, live)
     if not content:
         raise WeightError(f"{model.path}: on a GPU a model is shared by its file, and there is none any more")
+    if model.updatable and not model.live:
+        raise WeightError(
+            f"{model.path}: on a GPU a model is shared as its file has it, and 'swap' builds another one for each "
+            "update; load it with updatable_mode='in_place'"
+        )
     facts = {**_facts(model), "content": content, "choice": choice.facts(), "arena": program.arena.share().facts()}
     states = {f"{STATE}{state.name}": model.weights[state.name] for state in model.states}
     base, values = Segment.make(states, facts), None
@@ -397,8 +416,14 @@ class Attached:
     def model(self, now: Received, again: Callable[[], Model] | None = None) -> AttachedModel:
         """The model that is shared; `again` reads it from its file, now and in later updates."""
         self._again = again or self._again
-        try:
+        with self.understood():
             return AttachedModel.of(now.base, self._again)
+
+    @contextmanager
+    def understood(self) -> Iterator[None]:
+        """Raise WeightError where what the other process says leads to nothing."""
+        try:
+            yield
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise WeightError(f"process {self.pid} shares something that is not understood: {error!r}") from error
 
@@ -425,6 +450,8 @@ class Attached:
             while left:
                 segments.append(_mapped(left.pop(0)))
             arrays = {name: segments[place].arrays[name] for name, place in facts["live"].items()}
+            if known is not None and _kinds(arrays) != _kinds(known.arrays):
+                raise ValueError("its live weights are others than before")
             return counter, Received(number, base_number, base, arrays)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise WeightError(f"process {self.pid} answered in a way that is not understood: {error}") from error
@@ -439,6 +466,11 @@ class Attached:
                 f"process {self.pid} shares weights as Litehouse {theirs and theirs[0]} with ONNX Runtime "
                 f"{theirs and theirs[-1]} does, and this one has {ours[0]} and {ours[-1]}, or another build of it"
             )
+
+
+def _kinds(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+    """Dtypes and shapes, by name."""
+    return {name: (array.dtype, array.shape) for name, array in arrays.items()}
 
 
 def _mapped(descriptor: int) -> Segment:

@@ -250,12 +250,13 @@ def test_open_sizes_on_a_gpu(sessions: Sessions, rehearsed_gpu: None) -> None:
         assert_close(one.run_any([x])[0], whole(x))
 
 
-def test_a_stage_receives_other_sizes_than_before(sessions: Sessions) -> None:
-    """What the last one takes has one size; what it receives has not."""
+@pytest.mark.parametrize("own", ["m", 1])
+def test_a_stage_receives_other_sizes_than_before(own: str | int, sessions: Sessions) -> None:
+    """What the last one takes has one size, which its file may tell; what it receives has not."""
     sent = [ranks_op("Send", "x", "s", dest_rank=1, sr_tag=0), ranks_op("Depend", "x s", "y")]
     first = part(sent, {"x": ["n"]}, {"y": ["n"]}, between={"s": ["n"]})
     nodes = [ranks_op("Receive", "k", "r", src_rank=0, sr_tag=0), node("Neg", "r", "y")]
-    last = part(nodes, {"k": ["m"]}, {"y": ["n"]}, between={"r": ["n"]})
+    last = part(nodes, {"k": [own]}, {"y": ["n"]}, between={"r": ["n"]})
     both = sessions([first, last])
     for size in (2, 3, 3, 3, 2, 2, 2, 3):
         x = np.arange(size).astype("f")
@@ -367,6 +368,52 @@ def test_ranks_of_other_sizes_do_not_broadcast(sessions: Sessions) -> None:
     in_all(2, one)
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_alone_is_resized_ends_the_job(rank: int, sessions: Sessions) -> None:
+    """Bytes of other counts than expected would end the process, or be taken for what they are not."""
+    both = sessions(halves())
+    for _ in range(RUNS):
+        run_all(both, [[weights(7, 3, 4)]] * 2)
+    both[rank].resize([(6, 4)])
+
+    def one(place: int) -> None:
+        with pytest.raises(RankError, match=f"rank {rank} runs with other sizes than before, and rank {1 - rank} does"):
+            both[place](weights(7, *both[place].inputs[0].shape))
+
+    in_all(2, one)
+
+
+def test_counts_that_do_not_fit_end_the_job(sessions: Sessions) -> None:
+    """They are numbers of the run, which process groups do not compare: gloo would end the process."""
+    nodes = [node("Cast", "s", "sent", to=7), node("Cast", "r", "received", to=7)]
+    nodes.append(ranks_op("AlltoAllV", "x sent received", "y", block_size=1))
+    both = sessions([part(nodes, {"x": [6], "s": [2], "r": [2]}, {"y": ["n"]}) for _ in range(2)])
+    x, sent = np.arange(6, dtype="f"), np.array([[2, 3], [1, 4]], "f")
+    for _ in range(RUNS):
+        first, second = run_all(both, [[x + 10 * rank, sent[rank], sent[:, rank].copy()] for rank in range(2)])
+        assert [first[0].tolist(), second[0].tolist()] == [[0, 1, 10], [2, 3, 4, 11, 12, 13, 14]]
+    received = [np.array([2, 1], "f"), np.array([2, 4], "f")]
+
+    def one(rank: int) -> None:
+        with pytest.raises(
+            RankError, match=r"rank 0 sent float32 \[3\] in AlltoAllV .* where rank 1 has float32 \[2\]"
+        ):
+            both[rank](x, sent[rank], received[rank])
+
+    in_all(2, one)
+
+
+def test_a_rank_that_exchanges_nothing_need_not_run(sessions: Sessions) -> None:
+    sent = [ranks_op("Send", "x", "s", dest_rank=1, sr_tag=0), ranks_op("Depend", "x s", "y")]
+    received = [ranks_op("Receive", "x", "r", src_rank=0, sr_tag=0), node("Add", "x r", "y")]
+    between: list[dict[str, list[int | str]]] = [{"s": ["n"]}, {"r": ["n"]}, {}]
+    nodes = zip([sent, received, [node("Neg", "x", "y")]], between, strict=True)
+    made = sessions([part(own, {"x": ["n"]}, {"y": ["n"]}, between=each) for own, each in nodes])
+    for size in (2, 3, 3, 3):
+        x = np.arange(size).astype("f")
+        np.testing.assert_array_equal(run_all(made[:2], [[x]] * 2)[1][0], 2 * x)
+
+
 def test_other_dtypes_than_those_of_the_others_are_named(sessions: Sessions) -> None:
     both = sessions(halves(batch="n"))
 
@@ -394,6 +441,7 @@ def test_a_rank_in_segments_and_one_in_a_program_do_not_meet() -> None:
 def test_two_threads_cannot_run_one_part(sessions: Sessions) -> None:
     both = sessions(halves())
     x = weights(7, 3, 4)
+    run_all(both, [[x]] * 2)  # in which they tell each other their sizes
     thread = threading.Thread(target=both[0], args=(x,))
     program: Any = both[0].loaded.built.program
     thread.start()

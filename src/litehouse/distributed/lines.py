@@ -83,6 +83,7 @@ class Lines:
         place: The device.
         is_closed: Whether they cannot be used any more.
         users: Have captured what uses them; `drop` is called when that cannot be used any more.
+        check: Raises RankError where the run that is under way cannot end well; None between runs.
     """
 
     def __init__(self, mail: Mail, place: torch.device, address: str) -> None:
@@ -98,6 +99,7 @@ class Lines:
         self._store: Any = None
         self._lines: dict[tuple[int, ...], BackendLine] = {}
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.check: Callable[[], None] | None = None
         self.is_closed = False
         _all.add(self)
 
@@ -192,6 +194,8 @@ class Lines:
                 looked = now
                 try:
                     told = self.mail.watch(start, what, told)
+                    if self.check is not None:
+                        self.check()
                 except RankError:
                     self.abort()
                     raise

@@ -182,6 +182,10 @@ class Mail(abc.ABC):
         finally:
             letter.close()
 
+    def has(self, source: int, key: Key) -> bool:
+        """Whether a letter has come that nobody has read."""
+        return key in self._peers[source].inbox
+
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
         """Tell the others from time to time that this rank is alive, in work that may take long."""

@@ -31,6 +31,7 @@ from litehouse.engines.select import Selected, select
 from litehouse.errors import EngineError, LitehouseError, RankError, printable
 from litehouse.model import Model
 from litehouse.options import Options
+from litehouse.signature import is_static
 
 MEETING = "the meeting of the ranks"
 SIZES = {"rank_size", "split_count"}  # attributes that tell for how many ranks an exchange is
@@ -84,8 +85,9 @@ def build_ranked(
                 from litehouse.distributed.whole import build_whole  # imports torch
 
                 lists = {other: facts.listed() for other, facts in found.items()}
+                open_ranks = {other for other, facts in found.items() if facts.is_open}
                 address = LOOPBACK if place.is_one_machine else place.rendezvous()[0]
-                built = build_whole(model, options, groups, mail, channel, lists, address)
+                built = build_whole(model, options, groups, mail, channel, lists, open_ranks, address)
             else:
                 sharers = 1 + sum(
                     bool(set(own.cores) & set(facts.cores)) for facts in (found[other] for other in _others(mail))
@@ -317,6 +319,7 @@ def _own_facts(model: Model, options: Options, exchanges: dict[ir.Node, Exchange
         sorted(transports.own_cores()),
         how,
         card,
+        not is_static(model.inputs),
     )
 
 
@@ -347,6 +350,7 @@ class _Facts:
         cores: The cores that it may use, with the name of its machine.
         how: How it runs, as far as all must run alike.
         card: What tells its GPU from all others; empty for none.
+        is_open: Whether its file leaves sizes of inputs open.
     """
 
     fingerprint: str
@@ -354,10 +358,11 @@ class _Facts:
     cores: list[str]
     how: str = ""
     card: str = ""
+    is_open: bool = False
 
     def plain(self) -> dict[str, Any]:
         facts = {"fingerprint": self.fingerprint, "exchanges": self.exchanges, "cores": self.cores}
-        return facts | {"how": self.how, "card": self.card}
+        return facts | {"how": self.how, "card": self.card, "is_open": self.is_open}
 
     def listed(self) -> list[Listed]:
         return [(tuple(group), label, what) for group, label, what, _ in self.exchanges]
@@ -366,8 +371,8 @@ class _Facts:
     def of(cls, facts: Any, rank: int) -> _Facts:
         try:
             exchanges = [[list(group), str(label), str(op), str(same)] for group, label, op, same in facts["exchanges"]]
-            texts = str(facts["how"]), str(facts["card"])
-            return cls(str(facts["fingerprint"]), exchanges, list(map(str, facts["cores"])), *texts)
+            more = str(facts["how"]), str(facts["card"]), bool(facts["is_open"])
+            return cls(str(facts["fingerprint"]), exchanges, list(map(str, facts["cores"])), *more)
         except MALFORMED as error:
             raise RankError(f"rank {rank} speaks another version of Litehouse ({error})", rank=rank) from error
 

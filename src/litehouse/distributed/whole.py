@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ from litehouse.engines.base import Stoppable
 from litehouse.engines.choice import Choice
 from litehouse.engines.select import Selected
 from litehouse.engines.torch.engine import TorchEngine
-from litehouse.engines.torch.exchanges import Given, Told, TorchExchange
+from litehouse.engines.torch.exchanges import Given, Kind, Told, TorchExchange
 from litehouse.engines.torch.ops.exchanges import EXCHANGES
 from litehouse.engines.torch.program import TorchProgram, TorchRunner
 from litehouse.engines.torch.values import Tensor
@@ -48,6 +50,7 @@ def build_whole(
     mail: Mail,
     channel: int,
     lists: Mapping[int, Sequence[Listed]],
+    open_ranks: Set[int],
     address: str,
 ) -> Selected:
     """The model in one program.
@@ -59,13 +62,15 @@ def build_whole(
         mail: What connects the ranks; all have met.
         channel: The number of the model in it.
         lists: The exchanges of all ranks.
+        open_ranks: Those whose files leave sizes open.
         address: Where rank 0 is found.
 
     Raises:
         EngineError: torch cannot run it.
         RankError: Another rank fails, or has exchanges in an order that does not fit.
     """
-    engine = WholeEngine(mail, channel, groups, order_of(lists))
+    near = _connected(mail.rank, lists)
+    engine = WholeEngine(mail, channel, groups, order_of(lists), Sizes(mail, channel, near, bool(open_ranks & near)))
     engine.connect(lists[mail.rank], open_lines(mail, device_place(options.device), address))
     with mail.busy():
         program = engine.compile(model, options, precision=precision_of(options))
@@ -73,12 +78,87 @@ def build_whole(
     return Selected(engine, program, Choice(engine.name, program.precision, reason), 0.0)
 
 
+def _connected(rank: int, lists: Mapping[int, Sequence[Listed]]) -> set[int]:
+    """The ranks that a rank exchanges something with, also by way of others, and itself."""
+    found, left = {rank}, [rank]
+    while left:
+        groups = [_line_of(group, label) for group, label, _ in lists[left.pop()] if group]
+        new = {member for group in groups for member in group} - found
+        found |= new
+        left += new
+    return found
+
+
+class Sizes:
+    """What ranks know of the sizes that the others run with. They tell each other where these may have changed."""
+
+    def __init__(self, mail: Mail, channel: int, ranks: Set[int], is_open: bool) -> None:
+        """Begin with the sizes of the files.
+
+        Args:
+            mail: What connects the ranks.
+            channel: The number of the model in it.
+            ranks: Those that exchange something, this one among them.
+            is_open: Whether a file of one of them leaves sizes open: they may then change with every run.
+        """
+        self._mail, self._channel, self._is_open = mail, channel, is_open
+        self._others = sorted(ranks - {mail.rank})
+        self._program, self._key, self._run = 0, "", 0
+
+    def key(self, program: int, run: int, shapes: Shapes) -> str:
+        """What tells the sizes of a run on all ranks from others; the same on all of them.
+
+        Args:
+            program: The number of the program that this rank runs: another one has other sizes.
+            run: The number of the run.
+            shapes: Those of its inputs.
+
+        Raises:
+            RankError: Another rank does not come.
+        """
+        self._run = run
+        if self._is_open or program != self._program:
+            own, letter = [program, shapes], Key(self._channel, run, "sizes")
+            found = {self._mail.rank: own}
+            for rank in self._others:
+                self._mail.post(rank, letter, _plain(own), RUN)
+            for rank in self._others:
+                with self._mail.fetched(rank, letter, RUN) as array:
+                    found[rank] = _read(array, rank)
+            self._program, self._key = program, json.dumps(sorted(found.items()))
+        return self._key
+
+    def asked(self, what: str, exchange: TorchExchange, own: Given) -> Given:
+        """Tell each rank of an exchange what it is given, and give what this one is."""
+        mail, key, found = self._mail, Key(self._channel, self._run, f"{exchange.label} {what}"), list(own)
+        others = [(place, rank) for place, rank in enumerate(exchange.group) if rank != mail.rank]
+        if exchange.op != "Receive":
+            for place, rank in others:
+                mail.post(rank, key, _plain(own[place]), exchange.what)
+        if exchange.op != "Send":
+            for place, rank in others:
+                with mail.fetched(rank, key, exchange.what) as array:
+                    found[place] = _kinds(_read(array, rank), rank)
+        return found
+
+    def check(self) -> None:
+        """Raise RankError where another rank tells of new sizes in a run that this one began with the old ones."""
+        for rank in self._others:
+            if self._mail.has(rank, Key(self._channel, self._run, "sizes")):
+                raise RankError(
+                    f"rank {rank} runs with other sizes than before, and rank {self._mail.rank} does not; resize the "
+                    "model on all ranks",
+                    rank=rank,
+                    op=RUN,
+                )
+
+
 class WholeEngine(TorchEngine):
     """The torch engine for one part of a job."""
 
     capabilities = TorchEngine.capabilities | {"ranks"}
 
-    def __init__(self, mail: Mail, channel: int, groups: Groups, turns: Mapping[str, int]) -> None:
+    def __init__(self, mail: Mail, channel: int, groups: Groups, turns: Mapping[str, int], sizes: Sizes) -> None:
         """Take part in a job.
 
         Args:
@@ -86,8 +166,10 @@ class WholeEngine(TorchEngine):
             channel: The number of the model in it.
             groups: The groups of ranks.
             turns: The place of each exchange in the order of all, by its label.
+            sizes: What ranks know of each other's sizes.
         """
         self._mail, self._channel, self._groups, self._turns = mail, channel, groups, turns
+        self._sizes = sizes
         self._lines: Lines | None = None
         self._programs = 0
 
@@ -119,7 +201,7 @@ class WholeEngine(TorchEngine):
         exchanges = self._exchanges(model, is_sized=shapes is None)
         program = super().compile(model, options, shapes, precision, is_plain=is_plain, exchanges=exchanges)
         self._programs += 1
-        return WholeProgram(program, self._mail, self._channel, self._lines, self._programs)
+        return WholeProgram(program, self._mail, self._channel, self._lines, self._sizes, self._programs)
 
     def _exchanges(self, model: Model, *, is_sized: bool) -> list[TorchExchange]:
         """The exchanges of a model, which may have been translated anew; `is_sized` where its sizes are to hold."""
@@ -171,7 +253,9 @@ class WholeProgram:
 
     adopt = staticmethod(TorchProgram.adopt)
 
-    def __init__(self, program: TorchProgram, mail: Mail, channel: int, lines: Lines, number: int) -> None:
+    def __init__(
+        self, program: TorchProgram, mail: Mail, channel: int, lines: Lines, sizes: Sizes, number: int
+    ) -> None:
         """Wrap a program.
 
         Args:
@@ -179,14 +263,15 @@ class WholeProgram:
             mail: What connects the ranks.
             channel: The number of the model in it.
             lines: What its exchanges go by.
+            sizes: What ranks know of each other's sizes.
             number: Tells it from other programs of the model.
         """
         self.precision, self.is_rewritten, self.arena = program.precision, program.is_rewritten, program.arena
         self.path = program.names.path
         self._program, self._mail, self._channel, self._lines = program, mail, channel, lines
-        self._number = number
-        self._known: dict[Any, Told] = {}
-        self._runs: collections.Counter[Any] = collections.Counter()  # of these sizes
+        self._sizes, self._number = sizes, number
+        self._known: dict[str, Told] = {}
+        self._runs: collections.Counter[str] = collections.Counter()  # of these sizes
         program.watch = lambda stream: lines.finish(RUN, stream)
 
     def bind(self) -> WholeRunner:
@@ -219,60 +304,31 @@ class WholeProgram:
             number = mail.begin(self._channel)
             try:
                 told = self._told(number, shapes)
-                program.told = told
+                program.told, self._lines.check = told, self._sizes.check
                 self._runs[told.key] += 1
                 is_new = self._runs[told.key] <= NEW_RUNS
                 with mail.busy() if is_new else contextlib.nullcontext():
                     yield
-                self._known[told.key] = Told(told.key, told.given, told.found)
+                if told.ask is not None:
+                    self._known[told.key] = replace(told, ask=None)
             except BaseException as error:
                 mail.fail(error)
                 self._lines.abort()
                 raise
         finally:
-            program.told = None
+            program.told = self._lines.check = None
             mail.using.release()
 
     def _told(self, number: int, shapes: Shapes) -> Told:
-        """What is known of the sizes of this run; where they are not those of the file, all ranks tell theirs."""
-        key: Any = (self._number,)
-        if not self._program.is_fixed:
-            found = self._exchanged(Key(self._channel, number, "sizes"), range(self._mail.size), shapes)
-            found[self._mail.rank] = shapes
-            key = (self._number, repr(sorted(found.items())))
+        """What is known of the sizes of this run."""
+        key = self._sizes.key(self._number, number, shapes)
         known = self._known.get(key)
         if known is not None:
             return known
 
-        def ask(exchange: TorchExchange, own: Given) -> Given:
-            letter = Key(self._channel, number, f"{exchange.label} sizes")
-            telling = exchange.op != "Receive"
-            return self._asked(exchange, letter, own, telling=telling)
-
-        return Told(key, ask=ask)
-
-    def _asked(self, exchange: TorchExchange, key: Key, own: Given, *, telling: bool) -> Given:
-        """Tell each rank of an exchange what it is given, and give what this one is."""
-        mail, found = self._mail, list(own)
-        others = [(place, rank) for place, rank in enumerate(exchange.group) if rank != mail.rank]
-        if telling:
-            for place, rank in others:
-                mail.post(rank, key, _plain(own[place]), exchange.what)
-        if exchange.op != "Send":
-            for place, rank in others:
-                with mail.fetched(rank, key, exchange.what) as array:
-                    found[place] = [(str(dtype), tuple(map(int, shape))) for dtype, shape in _read(array, rank)]
-        return found
-
-    def _exchanged(self, key: Key, ranks: Sequence[int], facts: Any) -> dict[int, Any]:
-        mail, found = self._mail, {}
-        others = [rank for rank in ranks if rank != mail.rank]
-        for rank in others:
-            mail.post(rank, key, _plain(facts), RUN)
-        for rank in others:
-            with mail.fetched(rank, key, RUN) as array:
-                found[rank] = _read(array, rank)
-        return found
+        return Told(
+            key, functools.partial(self._sizes.asked, "counts"), ask=functools.partial(self._sizes.asked, "sizes")
+        )
 
     def finish(self) -> None:
         """Wait for what the caller's stream has begun."""
@@ -313,7 +369,18 @@ def _plain(facts: Any) -> np.ndarray:
 
 
 def _read(array: np.ndarray, rank: int) -> Any:
-    try:
+    with _understood(rank):
         return json.loads(array.tobytes())
+
+
+def _kinds(facts: Any, rank: int) -> list[Kind]:
+    with _understood(rank):
+        return [(str(dtype), tuple(map(int, shape))) for dtype, shape in facts]
+
+
+@contextlib.contextmanager
+def _understood(rank: int) -> Iterator[None]:
+    try:
+        yield
     except MALFORMED as error:
         raise RankError(f"rank {rank} speaks another version of Litehouse ({error})", rank=rank) from error

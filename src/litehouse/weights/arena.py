@@ -6,6 +6,7 @@ import hashlib
 import threading
 import weakref
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +14,17 @@ Content = tuple[str, tuple[int, ...], bytes]
 
 
 class Arena:
-    """Arrays by their content, as long as a session uses them; see `Session.use_arena`."""
+    """Arrays by their content, as long as a session uses them; see `Session.use_arena`.
+
+    Attributes:
+        shelf: What engines have instead on devices, by the device.
+        placing: Held by whoever puts something there.
+    """
 
     def __init__(self) -> None:
         """Begin with none."""
+        self.shelf: dict[str, Any] = {}
+        self.placing = threading.Lock()
         self._arrays: weakref.WeakValueDictionary[Content, np.ndarray] = weakref.WeakValueDictionary()
         self._lock = threading.Lock()
 

@@ -1,13 +1,18 @@
 """The weights on a device: in one piece of memory, each as it was."""
 
+import gc
 import itertools
+import os
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
-from litehouse import Options, read
-from onnx_models import model, node
+import litehouse
+from litehouse import EngineError, Options, WeightError, read
+from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 torch = pytest.importorskip("torch")
 
@@ -153,3 +158,118 @@ def test_the_file_is_not_written_to() -> None:
     assert isinstance(value, ir.Value)
     assert value.const_value is not None
     np.testing.assert_array_equal(value.const_value.numpy(), WEIGHTS["w"])
+
+
+# Of several models ----------------------------------------------------------------------------------------------------
+
+
+def own_bytes(session: litehouse.Session) -> int:
+    return session.loaded.built.program.arena.memory.numel()
+
+
+def test_models_of_a_group_have_what_is_equal_once(rehearsed_gpu: None) -> None:
+    group, x = litehouse.Arena(), RNG.normal(size=(2, 4)).astype("f")
+    first, second, third = (litehouse.load(mlp(), device="gpu", tune="off", cache=False) for _ in range(3))
+    alone = own_bytes(first)
+    first.use_arena(group)
+    second.use_arena(group)
+    assert (own_bytes(first), own_bytes(second)) == (alone, 1)
+    first.close()
+    del first
+    gc.collect()
+    third.use_arena(group)  # it is there as long as one of them has it
+    assert own_bytes(third) == 1
+    for session in (second, third):
+        np.testing.assert_allclose(session.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)
+    larger = np.repeat(x, 3, 0)
+    third.resize([larger.shape])
+    np.testing.assert_allclose(third.run([larger])[0], mlp_result(larger), rtol=1e-4, atol=1e-5)
+    other = litehouse.load(mlp(seed=1), device="gpu", tune="off", cache=False)
+    other.use_arena(group)
+    assert own_bytes(other) == alone
+    np.testing.assert_allclose(other.run([x])[0], mlp_result(x, seed=1), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["in_place", "swap"])
+def test_updates_of_a_model_of_a_group_are_its_own(rehearsed_gpu: None, mode: str) -> None:
+    group, x = litehouse.Arena(), RNG.normal(size=(2, 4)).astype("f")
+    how: dict[str, Any] = {"device": "gpu", "tune": "off", "cache": False, "updatable": ["w1"], "updatable_mode": mode}
+    first, second = (litehouse.load(mlp(), **how) for _ in range(2))
+    for session in (first, second):
+        session.use_arena(group)
+    first.update_weights({"w1": mlp_weights(1)["w1"]})
+    expected = np.maximum(x @ mlp_weights(1)["w1"], 0) @ mlp_weights()["w2"]
+    np.testing.assert_allclose(first.run([x])[0], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(second.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_group_in_a_process_and_shared_memory_between_processes(rehearsed_gpu: None, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    how: dict[str, Any] = {"device": "gpu", "tune": "off", "cache": False}
+    first, second = (litehouse.load(tmp_path / "model.onnx", **how) for _ in range(2))
+    group = litehouse.Arena()
+    for session in (first, second):
+        session.use_arena(group)
+    with pytest.raises(WeightError, match="in memory that other models use"):
+        second.share([])
+    first.share([])  # has all in its own memory
+    with pytest.raises(WeightError, match="other processes use its weights on the GPU"):
+        first.use_arena(litehouse.Arena())
+
+
+# Of another process ---------------------------------------------------------------------------------------------------
+
+
+def test_memory_of_others_that_is_too_small_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Driver:
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+        def cuMemGetAddressRange_v2(self, base: Any, size: Any, _: Any) -> int:
+            base._obj.value, size._obj.value = 0x1000, 0x100
+            return self.code
+
+    monkeypatch.setattr(ipc, "_driver", lambda: Driver(0))
+    ipc._check_size(0x1000, 0x100)
+    ipc._check_size(0x1080, 0x80)
+    for address, nbytes in ((0x1000, 0x101), (0x1080, 0x81)):
+        with pytest.raises(WeightError, match=f"shares 256 bytes on the GPU, where the weights take {nbytes}"):
+            ipc._check_size(address, nbytes)
+    monkeypatch.setattr(ipc, "_driver", lambda: Driver(1))
+    ipc._check_size(0x1000, 0x101)  # the driver does not tell
+
+
+def test_a_block_is_freed_in_its_own_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever thread lets go of it: one that has run nothing has no context, and the driver would refuse."""
+    calls = []
+
+    class Driver:
+        def cuCtxGetCurrent(self, context: Any) -> int:
+            context._obj.value = 7
+            return 0
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda argument: calls.append((name, getattr(argument, "value", None)))
+
+    monkeypatch.setattr(ipc, "_driver", Driver)
+    block = ipc._Block(5, 16, "cuMemFree_v2")
+    del block
+    assert calls == [("cuCtxPushCurrent_v2", 7), ("cuMemFree_v2", 5), ("cuCtxPopCurrent_v2", None)]
+
+
+def test_a_rehearsed_device_leaves_no_file_open(rehearsed_gpu: None) -> None:
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        Arena({"x": torch.ones(3)}, CPU)
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_the_gpu_has_no_room_for_is_an_error_that_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(nbytes: int, _: Any) -> None:
+        raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
+
+    monkeypatch.setattr(ipc, "allocate", full)
+    with pytest.raises(EngineError, match=r"<bytes>: cpu has not enough memory for the model \(.* bytes for weights\)"):
+        compiled(CONV)

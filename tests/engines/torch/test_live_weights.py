@@ -5,17 +5,22 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 import litehouse
 from litehouse import EngineError, WeightError
-from onnx_models import mlp, model, node
+from litehouse.weights.segments import Segment
+from onnx_models import mlp, mlp_result, model, node
 
 torch = pytest.importorskip("torch")
 
+from litehouse.engines.torch.program import TorchProgram  # noqa: E402
 from litehouse.engines.torch.store import Store, Turns, has_nan, keep  # noqa: E402  (it needs torch)
+
+DIGITS = Path(__file__).parents[3] / "examples/digits/model/digits.mindir"
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -118,23 +123,110 @@ def test_what_is_no_number_is_refused_and_nothing_changes() -> None:
     assert np.isnan(session.run([x])[0]).any()
 
 
+FOUR = np.array([[2, 0, 3, 1]], "f")
+# By what they lack to be computed once for an update: nodes from a live weight `w` to `m`, other weights, and the shape
+# of a sum with `m`.
+BY_WEIGHTS: dict[str, tuple[list[Any], dict[str, np.ndarray], tuple[int | str, ...]]] = {
+    "its size": (
+        [node("NonZero", "w", "n"), node("Transpose", "n", "t"), node("GatherND", "w t", "m")],
+        {},
+        (3, "n"),
+    ),
+    "memory for each element": (
+        [node("Exp", "w", "e"), node("Expand", "e s", "m")],
+        {"s": np.array([3, 4])},
+        (3, 4),
+    ),
+    "being a tensor": (
+        [node("SplitToSequence", "w", "l", axis=1), node("SequenceAt", "l i", "m")],
+        {"i": np.array(1)},
+        (3, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BY_WEIGHTS)
+def test_what_weights_decide(case: str) -> None:
+    nodes, weights, shape = BY_WEIGHTS[case]
+    nodes = [*nodes, node("Add", "x m", "a"), node("Abs", "a", "y")]
+    source, x = model(nodes, {"x": (3, 1)}, {"y": shape}, {"w": FOUR, **weights}), numbers(3, 1)
+    session = litehouse.load(source, engine="torch", updatable=["w"], cache=False)
+    for numbers_of_w in ([0, 5, 0, 0], [1, 1, 0, 4], [0, 0, 2, 0]):
+        new = {"w": np.array([numbers_of_w], "f")}
+        session.update_weights(new)
+        for _ in range(3):  # captured, too
+            np.testing.assert_allclose(session.run([x])[0], truth(source, x, new), rtol=1e-5)
+
+
+def test_an_update_while_other_sizes_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for what is computed from the old values, and is then seen there, too."""
+    nodes = [node("Exp", "w", "e"), node("MatMul", "x e", "y")]
+    source = model(nodes, {"x": (2, 4)}, {"y": (2, 3)}, {"w": numbers(4, 3)})
+    session = litehouse.load(source, engine="torch", updatable=["w"], cache=False)
+    x, new, derive = numbers(3, 4, seed=1), numbers(4, 3, seed=2), TorchProgram.derive
+    updates = []
+
+    def slow(program: TorchProgram) -> None:
+        derive(program)
+        if not updates:
+            updates.append(threading.Thread(target=session.update_weights, args=({"w": new},)))
+            updates[0].start()
+            updates[0].join(0.2)  # which is over only if nobody makes it wait
+
+    monkeypatch.setattr(TorchProgram, "derive", slow)
+    session.resize([(3, 4)])
+    updates[0].join(60)
+    np.testing.assert_allclose(session.run([x])[0], x @ np.exp(new), rtol=1e-4)
+
+
+@pytest.mark.usefixtures("sibling_sessions")
+def test_sessions_of_one_file_have_live_weights_of_their_own() -> None:
+    name, images = "network.scores.bias", numbers(10, 1, 8, 8)
+    expected = litehouse.load(DIGITS, engine="onnxruntime").run([images])[0]
+    first, second = (litehouse.load(DIGITS, engine="torch", updatable=[name]) for _ in range(2))
+    more = np.arange(10, dtype="f")
+    first.update_weights({name: np.array(first.model.weights[name]) + more})
+    third = litehouse.load(DIGITS, engine="torch", updatable=[name])
+    raised = expected * np.exp(more)  # a softmax is behind it
+    np.testing.assert_allclose(first.run([images])[0], raised / raised.sum(1, keepdims=True), rtol=1e-3, atol=1e-4)
+    for other in (second, third):
+        np.testing.assert_allclose(other.run([images])[0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_an_update_that_cannot_be_shared_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=["w1"], cache=False)
+    session.share([])
+
+    def full(*_: Any) -> None:
+        raise WeightError("no memory to share")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("litehouse.sharing.Segment.make", full)
+        with pytest.raises(WeightError, match="no memory to share"):
+            session.update_weights({"w1": np.zeros((4, 300), "f")})
+    x = numbers(2, 4)
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)
+
+
 def test_a_failed_update_leaves_the_old_values() -> None:
     store = Store({"w": np.ones(3, "f")}, torch.device("cpu"))
 
     class Follower:
-        calls = 0
+        errors: ClassVar = [None, torch.OutOfMemoryError("3 bytes"), None]
 
         def derive(self) -> None:
-            self.calls += 1
-            if self.calls == 1:
-                raise EngineError("no memory")
+            error = self.errors.pop(0) if self.errors else None
+            if error is not None:
+                raise error
 
     follower = Follower()
     store.follow(follower)
-    with pytest.raises(EngineError, match="no memory"):
+    with pytest.raises(EngineError, match="the GPU has not enough memory for an update of weights: 3 bytes"):
         store.update({"w": np.zeros(3, "f")})
     assert store.tensors["w"].tolist() == [1, 1, 1]
-    assert follower.calls == 2  # what depends on them is as before, too
+    assert not follower.errors  # what depends on them is as before, too
     store.update({"w": np.zeros(3, "f")})
     assert store.tensors["w"].tolist() == [0, 0, 0]
 
@@ -233,6 +325,29 @@ def test_turns_let_runs_in_together_and_updates_alone() -> None:
     assert ended.wait(60)
     thread.join(60)
     assert order[-2:] == ["run", "update"]
+
+
+def test_an_update_that_is_interrupted_while_it_waits_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, order = Turns(), []
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with turns.run(), monkeypatch.context() as patch:
+        patch.setattr(turns._changed, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt), turns.update():
+            pass
+
+    def run() -> None:
+        with turns.run():
+            order.append("run")
+        with turns.update():
+            order.append("update")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert order == ["run", "update"]
 
 
 def test_sums_tell_what_is_no_number() -> None:
@@ -347,3 +462,58 @@ def test_weights_on_the_cpu_are_not_shared_by_torch(tmp_path: Path) -> None:
     session = litehouse.load(tmp_path / "model.onnx", engine="torch", cache=False)
     with pytest.raises(WeightError, match="shared by the engine onnxruntime alone"):
         session.share([])
+
+
+def test_what_is_swapped_is_not_shared_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    how: dict[str, Any] = {"updatable": ["w1"], "updatable_mode": "swap", "tune": "off", "cache": False}
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", **how)
+    with pytest.raises(WeightError, match="load it with updatable_mode='in_place'"):
+        session.share([])
+
+
+WRONG = {
+    "no arena": ({"arena": None}, {}),
+    "an arena of another size": ({"nbytes": 1}, {}),
+    "no choice": ({"choice": None}, {}),
+    "no list of live weights": ({"live": None}, {}),
+    "another shape": ({}, {"w1": np.ones((1, 300), "f")}),
+    "another dtype": ({}, {"w1": np.ones((4, 300))}),
+    "another name": ({}, {"w3": np.ones((4, 300), "f")}),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_another_process_is_not_trusted(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=["w1"], cache=False)
+    wrong, live = WRONG[case]
+    make = Segment.make
+
+    def forged(arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Segment:
+        if "arena" in facts and "nbytes" in wrong:
+            facts = facts | {"arena": facts["arena"] | wrong}
+        elif "arena" in facts:
+            facts = {name: value for name, value in facts.items() if name not in wrong}
+        return make(live if live and "w1" in arrays else arrays, facts)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("litehouse.sharing.Segment.make", forged)
+        handle = session.share([])
+    with pytest.raises(WeightError, match=r"not understood|has made other weights|not those of the model"):
+        litehouse.attach(handle, device="gpu", cache=False)
+
+
+def test_an_update_of_another_shape_is_not_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    session = litehouse.load(tmp_path / "model.onnx", device="gpu", updatable=["w1"], cache=False)
+    other = litehouse.attach(session.share([]), device="gpu", cache=False)
+    make = Segment.make
+    with monkeypatch.context() as patch:
+        patch.setattr("litehouse.sharing.Segment.make", lambda *_: make({"w1": np.ones((1, 300), "f")}, {}))
+        session.update_weights({"w1": np.zeros((4, 300), "f")})
+    x = numbers(2, 4)
+    np.testing.assert_allclose(other.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)

@@ -12,6 +12,8 @@ from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
 
+from litehouse.engines.torch import program  # noqa: E402
+
 
 class Stream:
     """Notes what is asked of it."""
@@ -135,3 +137,12 @@ def test_the_shorter_way_is_in_line(runner, notes, monkeypatch):
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: notes.append(f"on {stream.name}"))
     np.testing.assert_allclose(runner.run([np.asarray(runner.example)])[0], first)
     assert notes == ["runner waits for other", "on runner", "on other", "host waits for runner"]
+
+
+def test_runners_that_got_one_stream_take_turns():
+    class Given:
+        def __init__(self, cuda_stream):
+            self.cuda_stream = cuda_stream
+
+    assert program._lock_of(Given(-5)) is program._lock_of(Given(-5))
+    assert program._lock_of(Given(-5)) is not program._lock_of(Given(-6))

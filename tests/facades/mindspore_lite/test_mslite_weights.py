@@ -265,6 +265,20 @@ def test_models_of_a_group_share_weights(flag):
         mslite.ModelGroup(mslite.ModelGroupFlag.SHARE_WEIGHT).add_model(models)
 
 
+@pytest.mark.usefixtures("gpu")
+def test_models_of_a_group_share_weights_on_a_gpu():
+    expected = _run(_build())
+    group, models = mslite.ModelGroup(mslite.ModelGroupFlag.SHARE_WEIGHT), [mslite.Model(), mslite.Model()]
+    group.add_model(models)
+    context = mslite.Context()
+    context.target = ["gpu"]
+    for model in models:
+        model.build_from_file(DIGITS, mslite.ModelType.MINDIR, context)
+        np.testing.assert_allclose(_run(model), expected, rtol=1e-3, atol=1e-4)
+    first, second = (model._session.loaded.built.program.arena for model in models)
+    assert second.memory.numel() == 1 < first.memory.numel()  # nothing is there twice
+
+
 def test_models_of_a_group_share_the_workspace():
     group = mslite.ModelGroup()
     group.add_model([DIGITS])

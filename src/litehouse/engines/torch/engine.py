@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,9 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
-# Where a model's shelf has the live weights, the arena of another process, and the arenas of programs.
-STORE, SHARED, ARENAS = "torch store", "torch shared", "torch arenas"
+# Where a model's shelf has the live weights, the arena of another process, the arenas of its programs, and those of
+# all models that it shares memory with.
+STORE, SHARED, ARENAS, GROUP = "torch store", "torch shared", "torch arenas", "torch group"
 COMPILED, LAST = "compiled", "channels last"
 # How long kernels take to make, on the careful side of what an H200 showed: 3 to 7 seconds for networks of 100 to 1000
 # nodes, and 5 to 15 more for the first ones of a process.
@@ -82,6 +82,7 @@ class TorchEngine:
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
         from litehouse.engines.shell import halved_ops, prepared
+        from litehouse.engines.torch.arena import Arenas
         from litehouse.engines.torch.kernels_kept import workplace_of
         from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
@@ -104,16 +105,17 @@ class TorchEngine:
         names, where = Names.of(model), place(options.device)
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
             precision = "tf32"
-        with _enough_memory(model.path, options.device):
+        with enough_memory(model.path, options.device):
             if model.live and STORE not in model.shelf:
                 model.shelf[STORE] = Store({name: model.weights[name] for name in model.live}, where)
             store, shared = model.shelf.get(STORE), model.shelf.pop(SHARED, None)
-            arenas = model.shelf.setdefault(ARENAS, weakref.WeakSet())
+            arenas, group = model.shelf.setdefault(ARENAS, Arenas()), model.shelf.get(GROUP, Arenas())
             how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
             how["workplace"] = workplace_of(model, options) if COMPILED in form else None
-            others = list(arenas) if shapes is not None else []  # what the file's own sizes need is in one arena
+            others = [*(arenas if shapes is not None else ()), *group]  # what the file's own sizes need is in one arena
             program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
+        group.add(program.arena)
         program.is_rewritten = is_rewritten
         return program
 
@@ -143,7 +145,7 @@ class TorchEngine:
 
 
 @contextlib.contextmanager
-def _enough_memory(path: str, device: str) -> Iterator[None]:
+def enough_memory(path: str, device: str) -> Iterator[None]:
     """Say of a device that has no room for a model that it is that."""
     import torch
 

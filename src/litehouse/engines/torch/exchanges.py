@@ -59,9 +59,11 @@ class Told:
         given: By the number of the exchange, what this rank gives to each in it.
         found: What each gives to this rank.
         ask: In the first run of these sizes, tells the other ranks what this one gives, and gives what they do.
+        tell: The same, for what may change with every run.
     """
 
     key: Any
+    tell: Callable[[TorchExchange, Given], Given]
     given: dict[int, Given] = field(default_factory=dict)
     found: dict[int, Given] = field(default_factory=dict)
     ask: Callable[[TorchExchange, Given], Given] | None = None
@@ -117,7 +119,7 @@ class TorchExchange:
             for place, slot in enumerate(step.inputs)
             if slot != NONE
         ]
-        call = Call(self, self._agreed(frame.told, tensors), frame.place, is_dry=frame.is_dry)
+        call = Call(self, self._agreed(frame.told, tensors), frame.place, frame.told.tell, is_dry=frame.is_dry)
         results = self.function(call, *tensors)
         if frame.told.ask is not None and self.op not in FOR_ONE:
             self._check(results)
@@ -208,12 +210,14 @@ class Call:
         exchange: The exchange.
         kinds: What each rank gives to this one, by place.
         device: Where the tensors are.
+        tell: Tells the other ranks what this one gives in this run, and gives what they do.
         is_dry: Whether nothing is sent: it only matters what results look like.
     """
 
     exchange: TorchExchange
     kinds: Given
     device: torch.device
+    tell: Callable[[TorchExchange, Given], Given]
     is_dry: bool
 
     @property
@@ -227,6 +231,18 @@ class Call:
         if self.is_dry or not x.numel():
             return [x] * count
         return list(self._line.all_gather(bytes_of(x)).view(x.dtype).reshape(count, *x.shape).unbind())
+
+    def check_counts(self, dtype: str, sent: Sequence[int], received: Sequence[int]) -> None:
+        """Raise RankError unless each rank sends this one as many numbers as it waits for.
+
+        Process groups do not find out: gloo ends the process, and NCCL waits for the rest.
+        """
+        if self.is_dry:
+            return
+        found = self.tell(self.exchange, [[(dtype, (count,))] for count in sent])
+        for place, (kinds, count) in enumerate(zip(found, received, strict=True)):
+            if kinds != [(dtype, (count,))]:
+                raise self.exchange.mismatch(place, kinds, [(dtype, (count,))])
 
     def deal(self, sent: Sequence[Tensor | None], received: Sequence[Kind | None]) -> list[Tensor | None]:
         """Give each rank a tensor, and get one from each; None for nothing."""

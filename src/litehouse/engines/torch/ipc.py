@@ -11,6 +11,7 @@ import ctypes
 import functools
 import mmap
 import os
+import weakref
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ from litehouse.engines.torch.values import Tensor
 from litehouse.errors import WeightError
 
 HANDLE_BYTES = 64
-PEER_ACCESS = 1  # so that a handle can be opened on another GPU
+PEER_ACCESS = 1  # the only way that the driver knows
+GRANULE = 1 << 21  # bytes: smaller blocks lie in a common one, and a handle is for all of that
 FILE = b"file "  # how a handle begins that stands for memory of the CPU, where a GPU is rehearsed
 
 
@@ -32,7 +34,8 @@ class _Block:
     """A block of memory of the driver, which is given back with the last tensor that uses it."""
 
     def __init__(self, address: int, nbytes: int, free: str) -> None:
-        self._address, self._free = address, free
+        self._address, self._free, self._context = address, free, ctypes.c_void_p()
+        _driver().cuCtxGetCurrent(ctypes.byref(self._context))
         self.__cuda_array_interface__ = {
             "shape": (nbytes,),
             "typestr": "|u1",
@@ -42,7 +45,10 @@ class _Block:
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # the process may be about to end
-            getattr(_driver(), self._free)(ctypes.c_uint64(self._address))
+            driver = _driver()
+            driver.cuCtxPushCurrent_v2(self._context)  # the thread that lets go of it may have none
+            getattr(driver, self._free)(ctypes.c_uint64(self._address))
+            driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
 
 @functools.cache
@@ -60,13 +66,12 @@ def allocate(nbytes: int, place: torch.device) -> Tensor:
     """
     if place.type != "cuda":
         return _file_memory(nbytes) if is_rehearsed() else torch.empty(nbytes, dtype=torch.uint8)
-    address = ctypes.c_uint64()
+    address, size = ctypes.c_uint64(), ctypes.c_size_t(-(-nbytes // GRANULE) * GRANULE)
     with torch.cuda.device(place):
-        torch.cuda.current_stream()  # makes the context, if there is none
-        torch.zeros(1, device=place)
-        if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) != 0:
+        torch.zeros(1, device=place)  # makes the context, if there is none
+        if _driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
             torch.cuda.empty_cache()
-            if _driver().cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(nbytes)) != 0:
+            if _driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
                 raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
         return torch.as_tensor(_Block(address.value, nbytes, "cuMemFree_v2"), device=place)
 
@@ -111,9 +116,26 @@ def adopt(digits: str, nbytes: int, place: torch.device) -> Tensor:
         if code != 0:
             raise WeightError(
                 f"the weights on the GPU cannot be opened here (the driver's error {code}): the process that shares "
-                "them has ended, or this one sees another GPU"
+                "them has ended, is this one, or sees another GPU"
             )
-        return torch.as_tensor(_Block(address.value, nbytes, "cuIpcCloseMemHandle"), device=place)
+        block = _Block(address.value, nbytes, "cuIpcCloseMemHandle")
+        _check_size(address.value, nbytes)
+        return torch.as_tensor(block, device=place)
+
+
+def _check_size(address: int, nbytes: int) -> None:
+    """Raise WeightError where less memory was opened: kernels would read beyond it."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    found = ctypes.byref(base), ctypes.byref(size)
+    if _driver().cuMemGetAddressRange_v2(*found, ctypes.c_uint64(address)) != 0:
+        return  # the driver does not tell
+    if address + nbytes > base.value + size.value:
+        raise WeightError(f"the other process shares {size.value} bytes on the GPU, where the weights take {nbytes}")
+
+
+def card(place: torch.device) -> str:
+    """What tells a GPU from others; empty for the CPU."""
+    return str(torch.cuda.get_device_properties(place).uuid) if place.type == "cuda" else ""
 
 
 # Where a GPU is rehearsed ---------------------------------------------------------------------------------------------
@@ -124,9 +146,15 @@ _files: dict[int, int] = {}  # descriptors by the address of their memory
 def _file_memory(nbytes: int) -> Tensor:
     descriptor = os.memfd_create("litehouse", os.MFD_CLOEXEC)
     os.truncate(descriptor, nbytes)
-    memory = torch.frombuffer(mmap.mmap(descriptor, nbytes), dtype=torch.uint8)
+    mapped = mmap.mmap(descriptor, nbytes)
+    memory = torch.frombuffer(mapped, dtype=torch.uint8)
     _files[memory.data_ptr()] = descriptor
+    weakref.finalize(mapped, _close_file, memory.data_ptr()).atexit = False
     return memory
+
+
+def _close_file(address: int) -> None:
+    os.close(_files.pop(address))
 
 
 def _opened_file(handle: bytes, nbytes: int) -> Tensor:

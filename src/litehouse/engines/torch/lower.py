@@ -26,6 +26,7 @@ GROWING = {"ConstantOfShape", "Expand", "Range", "Tile"}
 DRAWING = {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
 NOT_FOLDED = {*DRAWING, "Optional"}
 SIZES = {"OptionalHasElement", "SequenceLength", "Shape", "Size"}
+LISTS = {"Optional", "SequenceConstruct", "SequenceInsert", "SplitToSequence"}  # give what is no tensor
 CPU = torch.device("cpu")
 DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft", "litehouse.torch")
 
@@ -207,11 +208,14 @@ class _Lowering:
         return fitting.knows(place) or (is_single and fitting.sees(place))
 
     def _follows_from_weights(self, step: Step) -> bool:
+        """Whether a step gives tensors that change with the live weights alone, and never in size."""
         slots = [slot for slot in step.inputs if slot != NONE]
-        is_read = any(step.known[place] and slot in self._fixed for place, slot in enumerate(step.inputs))
-        is_computed = not step.is_lacking and not step.gives_known and not is_read and step.op not in DRAWING
+        is_computed = not step.is_lacking and not step.gives_known and step.op not in DRAWING | LISTS
         are_fixed = all(slot in self._fixed or self._constants[slot] is not None for slot in slots)
-        return is_computed and are_fixed and any(slot in self._fixed for slot in slots)
+        is_sized = all(
+            slot not in self._fixed for slot, is_known in zip(step.inputs, step.known, strict=True) if is_known
+        )
+        return is_computed and are_fixed and is_sized and any(slot in self._fixed for slot in slots)
 
     def _follows_from_sizes(self, step: Step) -> bool:
         slots = [slot for slot in step.inputs if slot != NONE]

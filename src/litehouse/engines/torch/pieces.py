@@ -32,6 +32,7 @@ Key = tuple[Any, ...]
 Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
+recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile
 _uses = itertools.count()
 
 
@@ -157,6 +158,7 @@ class Capture:
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
             graph = torch.cuda.CUDAGraph()
             with (
+                recording,
                 torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
                 _nothing_freed(),
             ):

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from litehouse.engines.base import Names, Stoppable
-from litehouse.engines.torch.arena import Arena, SharedArena
+from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step
@@ -87,11 +87,11 @@ class TorchProgram:
         if store is not None:
             for name, slot in lowered.live.items():
                 self.weights[slot] = store.tensors[name]
-            self.derive()
             store.follow(self)
 
     def derive(self) -> None:
         """Compute what depends on the live weights alone, into the same memory as before."""
+        assert self.store is not None
         frame = Frame(self.lowered.constants, self.weights, self.place)
         for step in self.lowered.derived:
             for slot in step.outputs:
@@ -103,11 +103,9 @@ class TorchProgram:
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
             if before is None:
-                self.weights[slot] = value
+                self.weights[slot] = value if self.store.has(value) or is_dense(value) else value.contiguous()
             elif before.data_ptr() != value.data_ptr():  # a view of a weight has changed with it
                 before.copy_(value)
-        if self.place.type == "cuda":
-            torch.cuda.current_stream(self.place).synchronize()  # runners have streams of their own
 
     def frame(self, given: Sequence[Any]) -> Frame:
         """A frame with the constants and these inputs, which are tensors, or text."""
@@ -153,6 +151,7 @@ class TorchRunner:
         """Wrap a program; on a GPU, with a stream of its own."""
         self._program, self._path = program, program.names.path
         self._stream = torch.cuda.Stream(program.place) if program.place.type == "cuda" else None
+        self._alone = contextlib.nullcontext() if self._stream is None else _lock_of(self._stream)
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
         self._shortcuts: dict[Sizes, Shortcut] = {}
@@ -205,12 +204,13 @@ class TorchRunner:
             self._last = stream
 
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        self._finish_reading()
-        self._follow(self._stream)
-        shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
-        if shortcut is None or not shortcut.takes_arrays:
-            return self._run_arrays(inputs)
-        return shortcut.run(inputs)
+        with self._alone:
+            self._finish_reading()
+            self._follow(self._stream)
+            shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
+            if shortcut is None or not shortcut.takes_arrays:
+                return self._run_arrays(inputs)
+            return shortcut.run(inputs)
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
@@ -239,6 +239,10 @@ class TorchRunner:
             self._shortcuts = {**kept, sizes: way}
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
+        with self._alone:
+            return self._run_tensors_alone(inputs)
+
+    def _run_tensors_alone(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
         shortcut = self._shortcuts.get(tuple([tensor.shape for tensor in inputs]))
@@ -341,6 +345,17 @@ class TorchRunner:
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]
+
+
+def _lock_of(stream: Any) -> threading.Lock:
+    """What a runner holds while it uses its stream.
+
+    Torch has few streams, and gives each to many: what another thread begins on one that captures would be captured.
+    """
+    return _locks.setdefault(stream.cuda_stream, threading.Lock())
+
+
+_locks: dict[int, threading.Lock] = {}
 
 
 def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Tensor]:

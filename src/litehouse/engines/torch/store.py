@@ -13,7 +13,9 @@ import numpy as np
 import torch
 
 from litehouse.engines.torch.arena import Arena
+from litehouse.engines.torch.pieces import recording
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
+from litehouse.errors import EngineError
 
 
 class Turns:
@@ -42,17 +44,19 @@ class Turns:
     @contextlib.contextmanager
     def update(self) -> Iterator[None]:
         """Alone."""
+        is_inside = False
         with self._changed:
             self._updates += 1
-            while self._runs or self._is_updating:
-                self._changed.wait()
-            self._is_updating = True
         try:
+            with self._changed:
+                while self._runs or self._is_updating:
+                    self._changed.wait()  # the user may interrupt it
+                self._is_updating = is_inside = True
             yield
         finally:
             with self._changed:
                 self._updates -= 1
-                self._is_updating = False
+                self._is_updating = self._is_updating and not is_inside
                 self._changed.notify_all()
 
     def renew(self) -> None:
@@ -77,12 +81,30 @@ class Store:
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
         _stores.add(self)
 
+    def has(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a part of one of the weights."""
+        return bool(tensor.untyped_storage().data_ptr() == self._arena.memory.untyped_storage().data_ptr())
+
     def follow(self, follower: Any) -> None:
-        """Let something compute anew, by its `derive`, what depends on the weights alone."""
-        self._followers.add(follower)
+        """Let something compute, by its `derive`, what depends on the weights alone: now, and with each update."""
+        with self.turns.run():  # no update comes between
+            follower.derive()
+            if self._place.type == "cuda":
+                torch.cuda.current_stream(self._place).synchronize()  # runs have streams of their own
+            self._followers.add(follower)
 
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Give weights other values, between two runs: all of them, or none where that fails."""
+        """Give weights other values, between two runs: all of them, or none where that fails.
+
+        Raises:
+            EngineError: The GPU has not enough memory for both the old and the new ones.
+        """
+        try:
+            self._update(arrays)
+        except torch.OutOfMemoryError as error:
+            raise EngineError(f"the GPU has not enough memory for an update of weights: {error}") from error
+
+    def _update(self, arrays: Mapping[str, np.ndarray]) -> None:
         staged = {name: as_tensor(array).to(self._place, non_blocking=True) for name, array in arrays.items()}
         with self.turns.update():
             self._wait()  # for runs that their callers have not waited for
@@ -101,8 +123,10 @@ class Store:
         self._wait()
 
     def _wait(self) -> None:
+        """Wait for all that the device does: which streams the callers of runs have, nobody knows."""
         if self._place.type == "cuda":
-            torch.cuda.synchronize(self._place)
+            with recording:
+                torch.cuda.synchronize(self._place)
 
 
 def keep(array: np.ndarray) -> np.ndarray:

@@ -55,6 +55,7 @@ def all_to_all_v(call: Call, x: Tensor, sent: Tensor, received: Tensor) -> list[
     if len(sizes) != count or len(expected) != count or sum(sizes) > flat.numel() or min(*sizes, *expected) < 0:
         what = call.exchange.what
         raise RankError(f"{what}: the sizes {sizes} do not divide {flat.numel()} numbers", op=what)
+    call.check_counts(name_of(x.dtype), sizes, expected)
     pieces = flat[: sum(sizes)].split(sizes)
     found = call.deal(pieces, [(name_of(x.dtype), (size,)) for size in expected])
     return [torch.cat([part for part in found if part is not None])]
