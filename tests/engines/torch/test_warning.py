@@ -98,6 +98,14 @@ def test_what_only_a_run_shows(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("torch lacks Greater (node compare)") == 1
 
 
+def test_what_a_run_shows_beside_what_was_known(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"x": X, "a": np.array([2**63 + 5], np.uint64), "b": np.array([1], np.uint64)}
+    data = whole([distances("far", "x", "y"), node("Greater", ["a", "b"], ["g"], name="compare")], given, ["y", "g"])
+    known, shown = check(data, [given] * 3, caplog)
+    assert "torch lacks CDist (node far);" in known
+    assert "torch lacks Greater (node compare);" in shown
+
+
 def branch(nodes: list[onnx.NodeProto], gives: str) -> onnx.GraphProto:
     return helper.make_graph(nodes, "branch", [], [value(gives, T.FLOAT, None)])
 

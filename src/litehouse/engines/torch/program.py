@@ -134,12 +134,11 @@ class TorchProgram:
         return [str(step) for step in self._told]
 
     def tell(self, lacking: Sequence[Step]) -> None:
-        """Warn once of the ops that torch lacks."""
+        """Warn of the ops that torch lacks, once of each."""
         with self._lock:
             new = [step for step in lacking if step not in self._told]
-            is_first = not self._told
             self._told.update(new)
-        if new and is_first:
+        if new:
             texts = ", ".join(dict.fromkeys(str(step) for step in new))
             log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", self.names.path, texts)
 
