@@ -241,3 +241,19 @@ def test_nobody_takes_the_result_of_a_wrong_run_for_right(dtype: str) -> None:
         assert found.dtype == result.dtype
         spoilt = torch.isnan(found) if found.is_floating_point() else found == torch.iinfo(found.dtype).min
         assert spoilt.all()
+
+
+def test_without_memory_for_the_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, given, record, tries = runner_of(SQUARE), aligned(numbers(1)), Capture.record, []
+
+    def short(self: Capture, tensors: Any = None, **rest: Any) -> Any:
+        if tensors or rest:
+            tries.append(self)
+            raise torch.OutOfMemoryError("no")
+        return record(self)
+
+    monkeypatch.setattr(Capture, "record", short)
+    for _ in range(5):
+        np.testing.assert_array_equal(runner.run_tensors([given])[0].numpy(), truth(numbers(1)))
+        np.testing.assert_array_equal(runner.run([numbers(2)])[0], truth(numbers(2)))
+    assert len(tries) == 1

@@ -338,7 +338,7 @@ class Piece:
             if frame.told is not None and not isinstance(error, RankError):
                 log.warning("steps between ranks are not captured, and run one by one: %s", error)
                 self._is_open = True
-            elif _is_short_of_memory(error):  # which it takes beside that of the steps
+            elif is_short_of_memory(error):  # which it takes beside that of the steps
                 log.warning("sizes are not captured, and their steps run one by one: %s", error)
                 self._left_out.add(key)
             else:
@@ -380,7 +380,7 @@ class Piece:
         return tuple(parts)
 
 
-def _is_short_of_memory(error: BaseException | None) -> bool:
+def is_short_of_memory(error: BaseException | None) -> bool:
     """Whether an error comes of too little memory on the device."""
     while error is not None and not isinstance(error, torch.OutOfMemoryError):
         error = error.__cause__

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from litehouse.engines.torch.doubts import first_wrong
 from litehouse.engines.torch.frame import Frame
-from litehouse.engines.torch.pieces import Capture, Recording, Wrong
+from litehouse.engines.torch.pieces import Capture, Recording, Wrong, is_short_of_memory
 from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError
 
@@ -25,6 +25,7 @@ MAX_PLACES = 64  # that are counted
 AtWork = Callable[[], AbstractContextManager[None]]
 """On the stream that things are captured on, in the precision of the program."""
 Place = tuple[Any, ...]
+Made = TypeVar("Made")
 
 
 class Arrays:
@@ -64,7 +65,6 @@ class Shortcut:
 
     Attributes:
         capture: The model, captured.
-        takes_arrays: Whether it is a way for arrays: large ones are better copied from where they are.
     """
 
     def __init__(
@@ -84,18 +84,34 @@ class Shortcut:
         self._stream, self._path, self._at_work = stream, path, at_work
         self._inputs = [(place, capture.inputs[slot]) for place, slot in enumerate(fed) if slot in capture.inputs]
         tensors = [*(own for _, own in self._inputs), *(capture.own.device[slot] for slot in given)]
-        self.takes_arrays = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
+        self._has_room = True  # on the device, for more than the capture
+        self._is_small = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
         self._arrays: Arrays | None = None
         self._bound: dict[Place, Recording] = {}
         self._times: dict[Place, int] = {}
 
+    def takes_arrays(self) -> bool:
+        """Whether it is a way for arrays: large ones are better copied from where they are."""
+        if self._arrays is None and self._is_small and self._has_room:
+            self._arrays = self._made(lambda: Arrays(self.capture, self._fed, self._given))
+        return self._arrays is not None
+
+    def _made(self, make: Callable[[], Made]) -> Made | None:
+        """What is captured now; None where the device has no memory for it."""
+        try:
+            with self._at_work():
+                return make()
+        except EngineError as error:
+            if not is_short_of_memory(error):
+                raise
+            self._has_room = False
+            return None
+
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The outputs for arrays, which have the sizes of the capture; nothing is under way on other streams."""
-        if self._arrays is None:
-            with self._at_work():
-                self._arrays = Arrays(self.capture, self._fed, self._given)
-        self.capture.use()
         way, stream = self._arrays, self._stream
+        assert way is not None  # as it takes arrays
+        self.capture.use()
         for place, own in way.inputs:
             np.copyto(own, inputs[place])
         if stream is None:
@@ -132,7 +148,7 @@ class Shortcut:
 
     def _bind(self, key: Place, inputs: Sequence[Tensor]) -> Recording | None:
         """What reads the inputs where they are; None where that is not worth it yet, or cannot be."""
-        if len(self._bound) == MAX_BOUND:
+        if len(self._bound) == MAX_BOUND or not self._has_room:
             return None
         if len(self._times) == MAX_PLACES:
             self._times.clear()
@@ -140,8 +156,9 @@ class Shortcut:
         if self._times[key] < MIN_TIMES or not all(_is_alike(inputs[place], own) for place, own in self._inputs):
             return None
         tensors = {self._fed[place]: inputs[place] for place, _ in self._inputs}
-        with self._at_work():
-            recording = self._bound[key] = self.capture.record(tensors)
+        recording = self._made(lambda: self.capture.record(tensors))
+        if recording is not None:
+            self._bound[key] = recording
         return recording
 
 
