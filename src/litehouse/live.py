@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import functools
@@ -21,7 +22,7 @@ from litehouse.device import lack
 from litehouse.errors import EngineError, WeightError
 from litehouse.lora import Pair
 from litehouse.options import Options
-from litehouse.signature import from_anywhere
+from litehouse.signature import is_foreign, settled
 from litehouse.weights import Weights
 from litehouse.weights.store import has_nan, is_real
 
@@ -138,7 +139,7 @@ class Live:
             raise TypeError(f"update_weights takes a dict of arrays by name, not {type(new).__name__}")
         if not new:
             return
-        new = {name: from_anywhere(array) for name, array in new.items()}
+        new = {name: _from_anywhere(array) for name, array in new.items()}
         with self.updating:
             self._refuse([text for name, array in new.items() if (text := self._problem(name, array, allow_nan))])
             copies = {name: self.engine.keep(array) for name, array in new.items()}
@@ -305,6 +306,24 @@ def _is_product(node: ir.Node) -> bool:
 def _has_outgrown(array: np.ndarray, base: np.ndarray) -> bool:
     """Whether numbers have become too large for their dtype."""
     return not bool(np.isfinite(array).all()) and bool(np.isfinite(base).all())
+
+
+def _from_anywhere(array: Any) -> Any:
+    """An array of another library as one of numpy; what is on a GPU is copied. What cannot be one stays what it is."""
+    if is_foreign(array):
+        for take in (np.from_dlpack, _by_torch):
+            with contextlib.suppress(AttributeError, BufferError, ImportError, RuntimeError, TypeError, ValueError):
+                return take(settled(array))
+    return array
+
+
+def _by_torch(array: Any) -> np.ndarray:
+    """What numpy does not take: memory of a GPU, and types that it has from elsewhere."""
+    import torch
+
+    from litehouse.engines.torch.values import as_array
+
+    return as_array(torch.from_dlpack(array))
 
 
 def settle(model: Model, options: Options) -> tuple[Model, Options]:

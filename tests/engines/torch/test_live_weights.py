@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,7 @@ import pytest
 import litehouse
 from litehouse import EngineError, WeightError
 from litehouse.weights.segments import Segment
-from onnx_models import mlp, mlp_result, model, node
+from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 torch = pytest.importorskip("torch")
 
@@ -108,6 +109,27 @@ def test_a_tensor_of_torch_as_a_weight() -> None:
     other.update_weights({"w1": new.numpy()})
     x = numbers(*session.inputs[0].shape)
     np.testing.assert_allclose(session.run([x])[0], other.run([x])[0], rtol=1e-5)
+
+
+def test_what_torch_trains_is_a_weight_as_it_is(engine: str) -> None:
+    session, weights = litehouse.load(mlp(), engine=engine, updatable="all", cache=False), mlp_weights(seed=7)
+    session.update_weights({name: torch.nn.Parameter(torch.from_numpy(new)) for name, new in weights.items()})
+    x = numbers(2, 4)
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x, seed=7), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda new: new.bfloat16(), "'w1' must be float32.*not bfloat16"),
+        (lambda new: new.to_sparse(), "'w1' must be a numpy array, not Tensor"),
+        (lambda new: new.to("meta"), "'w1' must be a numpy array, not Tensor"),
+    ],
+)
+def test_tensors_that_are_no_such_weight_are_refused(made: Callable[[Any], Any], message: str) -> None:
+    session = litehouse.load(mlp(), engine="torch", updatable=["w1"], cache=False)
+    with pytest.raises(WeightError, match=message):
+        session.update_weights({"w1": made(torch.ones(session.weights["w1"].shape))})
 
 
 def test_what_is_no_number_is_refused_and_nothing_changes() -> None:
