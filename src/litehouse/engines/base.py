@@ -77,7 +77,8 @@ class Engine(Protocol):
 
     Attributes:
         name: The name, as in `Options.engine`.
-        capabilities: What it offers beyond running: "affinity", "inter_op", "keeps" (programs that can be saved).
+        capabilities: What it offers beyond running: "affinity", "inter_op", "keeps" (programs that can be saved),
+            "arena" (its programs hold all weights themselves, on a device), "ranks" (one part of a job).
     """
 
     name: str

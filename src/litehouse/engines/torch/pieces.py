@@ -17,6 +17,7 @@ import torch
 
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
+from litehouse.engines.torch.doubts import Wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError, RankError
@@ -29,7 +30,6 @@ MIN_SEEN_FULL = 32  # times, where another one must make room: to capture takes 
 MIN_STEPS = 2  # of a piece that is worth capturing
 ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 Key = tuple[Any, ...]
-Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
 recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile

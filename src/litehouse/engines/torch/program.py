@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.device import MAX_STAGED
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
-from litehouse.engines.torch.doubts import first_wrong
+from litehouse.engines.torch.doubts import check
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
+from litehouse.engines.torch.pieces import Piece, WaitsError, cut
 from litehouse.engines.torch.precision import computing
-from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
+from litehouse.engines.torch.shortcut import Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.tensors import adopt
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
@@ -77,8 +78,8 @@ class TorchProgram:
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
         self._lock = threading.Lock()
-        self._told: set[Step] = set()
-        self.tell(lowered.lacking)
+        self._warned: set[Step] = set()
+        self.warn(lowered.lacking)
 
         constant = {slot for slot, value in enumerate(lowered.constants) if value is not None}
         derived = {slot for step in lowered.derived for slot in step.outputs}
@@ -99,7 +100,7 @@ class TorchProgram:
                     frame.device[slot] = None
         with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run_noted(self.lowered.derived)
-        _check(frame.wrong)
+        check(frame.wrong)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
             if before is None:
@@ -131,13 +132,13 @@ class TorchProgram:
     @property
     def lacking(self) -> list[str]:
         """The ops that torch lacks, as far as they have run or were never there, with their nodes."""
-        return [str(step) for step in self._told]
+        return [str(step) for step in self._warned]
 
-    def tell(self, lacking: Sequence[Step]) -> None:
+    def warn(self, lacking: Sequence[Step]) -> None:
         """Warn of the ops that torch lacks, once of each."""
         with self._lock:
-            new = [step for step in lacking if step not in self._told]
-            self._told.update(new)
+            new = [step for step in lacking if step not in self._warned]
+            self._warned.update(new)
         if new:
             texts = ", ".join(dict.fromkeys(str(step) for step in new))
             log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", self.names.path, texts)
@@ -219,10 +220,10 @@ class TorchRunner:
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
             if self._stream is None:
-                _check(frame.wrong)
+                check(frame.wrong)
                 return [as_array(value).copy() for value in results]
             arrays = self._downloaded(results)
-            _check(frame.wrong)
+            check(frame.wrong)
             return arrays
 
     def _find_shortcut(self, inputs: Sequence[Any]) -> None:
@@ -281,10 +282,9 @@ class TorchRunner:
             self._reading.synchronize()
             self._reading = None
 
-    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:  # noqa: ARG002
         """The outputs for these inputs; a run is short, and is not stopped."""
-        with _told(stoppable):
-            return self.run(inputs)
+        return self.run(inputs)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -329,7 +329,7 @@ class TorchRunner:
         """Cut the steps anew, now that more is known of them."""
         self._waiting |= waiting
         self._cut()
-        self._program.tell([step for step in waiting if step.is_lacking])
+        self._program.warn([step for step in waiting if step.is_lacking])
 
     def _downloaded(self, results: Sequence[Any]) -> list[np.ndarray]:
         assert self._stream is not None
@@ -367,20 +367,3 @@ def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Te
         else tensor
         for slot, tensor in tensors.items()
     }
-
-
-def _check(wrong: Wrong) -> None:
-    """Raise where a run was told wrong; the device has finished it."""
-    for flags, texts in wrong:
-        text = first_wrong(flags.tolist(), texts)
-        if text:
-            raise EngineError(text)
-
-
-@contextlib.contextmanager
-def _told(stoppable: Stoppable) -> Iterator[None]:
-    stoppable(lambda: None)
-    try:
-        yield
-    finally:
-        stoppable(None)

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from litehouse.engines.torch.doubts import first_wrong
+from litehouse.device import MAX_STAGED
+from litehouse.engines.torch.doubts import Wrong, check
 from litehouse.engines.torch.frame import Frame
-from litehouse.engines.torch.pieces import Capture, Recording, Wrong, is_short_of_memory
+from litehouse.engines.torch.pieces import Capture, Recording, is_short_of_memory
 from litehouse.engines.torch.values import Tensor, as_array
 from litehouse.errors import EngineError
 
-MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which the GPU reads and writes by itself
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 ALIGNED = 16  # bytes: what kernels may expect of the places of inputs
 MAX_BOUND = 8  # places that inputs are read from without a copy
@@ -124,9 +124,7 @@ class Shortcut:
             finally:
                 torch.cuda.set_stream(before)
             stream.synchronize()
-        for flags, texts in way.flags:
-            if text := first_wrong(flags.tolist(), texts):
-                raise EngineError(f"{self._path}: torch failed while running: {text}")
+        check(way.flags, f"{self._path}: torch failed while running: ")
         return [array.copy() for array in way.outputs]
 
     def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
