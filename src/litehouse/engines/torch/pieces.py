@@ -19,7 +19,7 @@ from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.doubts import Wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
-from litehouse.engines.torch.values import Tensor, as_array
+from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,8 @@ class Capture:
             KernelsError: No kernels can be made for it.
         """
         self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.varies(slot)}
-        self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
+        staged = [slot for slot, own in self.inputs.items() if frame.device[slot] is None and own.is_cuda]
+        self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
         for slot in piece.reads:
@@ -252,11 +253,6 @@ def _nothing_freed() -> Iterator[None]:
 def _like(frame: Frame, slot: int) -> Tensor:
     """New memory for what a slot has."""
     return torch.empty_like(frame.anywhere(slot), device=frame.place)
-
-
-def pinned(like: Tensor) -> Tensor | None:
-    """Memory of the CPU from which a GPU copies by itself; None on the CPU."""
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True) if like.device.type == "cuda" else None
 
 
 class Piece:

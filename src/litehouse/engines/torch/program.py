@@ -17,6 +17,7 @@ from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import check
+from litehouse.engines.torch.engine import COMPILED, LAST
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
@@ -25,7 +26,7 @@ from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.tensors import adopt
-from litehouse.engines.torch.values import Tensor, as_array, as_tensor
+from litehouse.engines.torch.values import Tensor, as_array, as_tensor, pinned
 from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
@@ -71,9 +72,9 @@ class TorchProgram:
         self.told: Any = None  # what ranks have told each other about the sizes of the run that begins
         self.watch: Callable[[Any], None] | None = None  # waits for a stream on which other ranks may be missing
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
+        self.is_compiled, self.kernels = COMPILED in form, Kernels(is_last=LAST in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
-        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
+        self.arena = Arena(_channels_last(lowered, tensors) if LAST in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
@@ -338,7 +339,7 @@ class TorchRunner:
             if isinstance(value, torch.Tensor) and value.is_cuda and value.nbytes <= MAX_STAGED:
                 staging = self._staging.get(place)
                 if staging is None or staging.shape != value.shape or staging.dtype != value.dtype:
-                    staging = self._staging[place] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                    staging = self._staging[place] = pinned(value)
                 small[place] = staging.copy_(value, non_blocking=True)
         self._wait()
         return [

@@ -13,7 +13,7 @@ from litehouse.device import MAX_STAGED
 from litehouse.engines.torch.doubts import Wrong, check
 from litehouse.engines.torch.frame import Frame
 from litehouse.engines.torch.pieces import Capture, Recording, is_short_of_memory
-from litehouse.engines.torch.values import Tensor, as_array
+from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError
 
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -39,9 +39,9 @@ class Arrays:
             fed: The slots of its inputs.
             given: The slots of its outputs.
         """
-        inputs = {slot: _on_cpu(own) for slot, own in capture.inputs.items()}
-        outputs = {slot: _on_cpu(capture.own.device[slot]) for slot in given}
-        flags = [_on_cpu(flags) for flags, _ in capture.own.wrong]
+        inputs = {slot: pinned(own) for slot, own in capture.inputs.items()}
+        outputs = {slot: pinned(capture.own.device[slot]) for slot in given}
+        flags = [pinned(flags) for flags, _ in capture.own.wrong]
 
         def before() -> None:
             for slot, source in inputs.items():
@@ -169,11 +169,6 @@ def _is_alike(tensor: Tensor, own: Tensor) -> bool:
     """Whether kernels for a tensor can read another one instead."""
     is_there: bool = tensor.device == own.device and tensor.data_ptr() % ALIGNED == 0
     return is_there and tensor.stride() == own.stride()
-
-
-def _on_cpu(like: Tensor) -> Tensor:
-    """Memory of the CPU, which the device reads and writes by itself."""
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
 def unless_wrong(result: Tensor, wrong: Wrong) -> Tensor:
