@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from litehouse.distributed.mail import MAX_BUSY, Key, Mail
+from litehouse.engines.torch.ipc import card
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError, LitehouseError, RankError
 
@@ -62,9 +63,8 @@ def backend_for(place: torch.device) -> str:
 
 def card_of(place: torch.device, machine: str) -> str:
     """What tells a GPU from all others; empty for the CPU."""
-    if place.type != "cuda":
-        return ""
-    return f"{machine}/{torch.cuda.get_device_properties(place).uuid}"
+    found = card(place)
+    return f"{machine}/{found}" if found else ""
 
 
 def open_lines(mail: Mail, place: torch.device, address: str) -> Lines:
