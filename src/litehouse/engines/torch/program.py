@@ -269,9 +269,10 @@ class TorchRunner:
         if self._stream is None:
             yield None
             return
-        caller = torch.cuda.current_stream(self._program.place)
+        caller, last = torch.cuda.current_stream(self._program.place), self._last
         self._follow(self._stream)
-        self._stream.wait_stream(caller)
+        if caller != last:  # which was waited for
+            self._stream.wait_stream(caller)
         try:
             yield caller
         finally:
