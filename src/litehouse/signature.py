@@ -119,7 +119,8 @@ def from_anywhere(array: Any) -> Any:
             import torch
         except ImportError:
             return array
-        return torch.from_dlpack(array).cpu().numpy()
+        tensor = torch.from_dlpack(array)
+        return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda).copy_(tensor).numpy()
 
 
 def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
