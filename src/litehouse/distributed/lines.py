@@ -154,12 +154,9 @@ class Lines:
                 made = distributed.ProcessGroupNCCL(store, place, size, options)
                 made.eager_connect_single_device(self.place)
             return made
-        from litehouse.distributed.gloo import address_towards
+        from litehouse.distributed.gloo import address_towards, process_group
 
-        options = distributed.ProcessGroupGloo._Options()
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=address_towards(self._address, 1))]
-        options._timeout = limit
-        return distributed.ProcessGroupGloo(store, place, size, options)
+        return process_group(store, place, size, address_towards(self._address, 1), limit)
 
     def _in_time(self, work: Callable[[], Any]) -> Any:
         """What some work gives that waits for other ranks, and could do so for ever."""
