@@ -152,6 +152,18 @@ class Engine(Protocol):
         ...
 
 
+class OneForm:
+    """An engine that builds a model in one form alone: it decides by itself."""
+
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """No other."""
+        return ()
+
+    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
+        """Nothing: no kernels are made in a run."""
+        return 0.0
+
+
 class GivenWeights:
     """How an engine treats weights that change where each run is given them: as the arrays that they are."""
 
