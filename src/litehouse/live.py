@@ -21,7 +21,7 @@ from litehouse.device import lack
 from litehouse.errors import EngineError, WeightError
 from litehouse.lora import Pair
 from litehouse.options import Options
-from litehouse.signature import from_anywhere
+from litehouse.signature import is_foreign, settled
 from litehouse.weights import Weights
 from litehouse.weights.store import has_nan, is_real
 
@@ -138,7 +138,7 @@ class Live:
             raise TypeError(f"update_weights takes a dict of arrays by name, not {type(new).__name__}")
         if not new:
             return
-        new = {name: from_anywhere(array) for name, array in new.items()}
+        new = {name: _from_anywhere(array) for name, array in new.items()}
         with self.updating:
             self._refuse([text for name, array in new.items() if (text := self._problem(name, array, allow_nan))])
             copies = {name: self.engine.keep(array) for name, array in new.items()}
@@ -280,6 +280,23 @@ class Live:
         if not allow_nan and self.engine.has_nan(array):
             return f"{name!r} holds values that are not numbers (allow_nan=True takes them)"
         return ""
+
+
+def _from_anywhere(array: Any) -> Any:
+    """An array of another library as one of numpy; what is on a GPU is copied. What is no array stays what it is."""
+    if not is_foreign(array):
+        return array
+    array = settled(array)
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        try:
+            import torch
+        except ImportError:
+            return array
+        from litehouse.engines.torch.values import as_array
+
+        return as_array(torch.from_dlpack(array))
 
 
 def _source(value: ir.Value) -> tuple[str, tuple[int, ...] | None]:

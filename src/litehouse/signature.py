@@ -108,20 +108,6 @@ def is_foreign(array: Any) -> bool:
     return not isinstance(array, np.ndarray | np.generic) and hasattr(array, "__dlpack__")
 
 
-def from_anywhere(array: Any) -> Any:
-    """An array of another library as one of numpy; what is on a GPU is copied. What is no array stays what it is."""
-    if not is_foreign(array):
-        return array
-    try:
-        return np.from_dlpack(array)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        try:
-            import torch
-        except ImportError:
-            return array
-        return torch.from_dlpack(array).cpu().numpy()
-
-
 def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
     """An array of another library as one of numpy, over the same memory.
 
@@ -131,7 +117,7 @@ def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
     if not is_foreign(array):
         return array  # type: ignore[no-any-return]
     try:
-        return np.from_dlpack(_settled(array))
+        return np.from_dlpack(settled(array))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ShapeError(
             f"input {info.name!r} cannot be taken as a numpy array ({error}); "
@@ -139,11 +125,11 @@ def from_dlpack(array: Any, info: TensorInfo) -> np.ndarray:
         ) from error
 
 
-def _settled(array: Any) -> Any:
+def settled(array: Any) -> Any:
     """A tensor of torch without what DLPack does not tell: that a gradient is wanted, or a sign is yet to change."""
     if getattr(array, "requires_grad", False):
         array = array.detach()
-    return array.resolve_neg() if hasattr(array, "resolve_neg") else array
+    return array.resolve_conj().resolve_neg() if hasattr(array, "resolve_neg") else array
 
 
 def accept(inputs: Any, infos: tuple[TensorInfo, ...], *, any_size: bool = False) -> list[np.ndarray]:
