@@ -195,6 +195,21 @@ def test_a_wrong_index_is_told_on_every_way(monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.isnan(session.run([place, held])[0]).all()
 
 
+def test_a_way_for_arrays_is_made_with_the_arrays_that_come() -> None:
+    """On the CPU, steps run when they are captured: what memory holds before is no index."""
+    runner, x = runner_of(gather()), numbers(3)
+    torch.use_deterministic_algorithms(True)  # new memory holds the greatest numbers
+    try:
+        for index in ([1, 3], [0, 2], [1, 4], [2, 2], [3, 0]):
+            if max(index) == 4:
+                with pytest.raises(EngineError, match=r"Gather.*4"):
+                    runner.run([np.int64(index), x])
+            else:
+                np.testing.assert_array_equal(runner.run([np.int64(index), x])[0], -x[index])
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_live_weights_change_on_every_way() -> None:
     w = numbers(8)
     data = model([node("MatMul", "x w", "m"), node("Relu", "m", "y")], {"x": [4, 4]}, {"y": [4, 4]}, {"w": w})

@@ -207,7 +207,7 @@ class TorchRunner:
             self._finish_reading()
             self._follow(self._stream)
             shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
-            if shortcut is None or not shortcut.takes_arrays():
+            if shortcut is None or not shortcut.takes(inputs):
                 return self._run_arrays(inputs)
             return shortcut.run(inputs)
 
