@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
+from litehouse.apart import apart
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
@@ -62,7 +63,8 @@ class HostGraph:
 
     def replay(self) -> None:
         """Run the steps."""
-        frame = self._run()
+        with apart(), torch.no_grad():
+            frame = self._run()
         for slot, tensor in self._outputs.items():
             tensor.copy_(frame.on_device(slot))
         for (flags, _), (now, _) in zip(self._wrong, frame.wrong, strict=True):

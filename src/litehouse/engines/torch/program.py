@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.apart import apart
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
@@ -288,8 +289,9 @@ class TorchRunner:
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
-        """On the runner's stream, in the program's precision."""
+        """On the runner's stream, in the program's precision, whatever torch was told for other work."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(apart())
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.apart import apart
 from litehouse.engines.torch.arena import Arena
 from litehouse.engines.torch.pieces import recording
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
@@ -72,6 +73,7 @@ class Store:
         turns: Taken by runs, and by updates.
     """
 
+    @apart()
     def __init__(self, arrays: Mapping[str, np.ndarray], place: torch.device) -> None:
         """Copy weights to a device."""
         self._place = place
@@ -85,6 +87,7 @@ class Store:
         """Whether a tensor is a part of one of the weights."""
         return bool(tensor.untyped_storage().data_ptr() == self._arena.memory.untyped_storage().data_ptr())
 
+    @apart()
     def follow(self, follower: Any) -> None:
         """Let something compute, by its `derive`, what depends on the weights alone: now, and with each update."""
         with self.turns.run():  # no update comes between
@@ -93,6 +96,7 @@ class Store:
                 torch.cuda.current_stream(self._place).synchronize()  # runs have streams of their own
             self._followers.add(follower)
 
+    @apart()
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Give weights other values, between two runs: all of them, or none where that fails.
 
@@ -132,7 +136,7 @@ class Store:
 def keep(array: np.ndarray) -> np.ndarray:
     """A copy of an array, in memory that a GPU reads by itself."""
     source = as_tensor(np.asarray(array))
-    copy = torch.empty(source.shape, dtype=source.dtype, pin_memory=torch.cuda.is_available())
+    copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=torch.cuda.is_available())
     return as_array(copy.copy_(source))
 
 
