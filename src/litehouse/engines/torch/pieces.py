@@ -113,6 +113,9 @@ class Capture:
         self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
+        for slot in range(len(self._frame.device)):
+            if slot not in piece.uses:
+                self._frame.device[slot] = None  # what other pieces use is not kept for them, as the caller's tensors
         for slot in piece.reads:
             self._frame.device[slot] = self.inputs.get(slot)  # what is known is noted where it is needed
         self._notes: list[Any] = []
