@@ -108,6 +108,27 @@ def test_negated_memory_is_not_taken_for_itself() -> None:
             np.testing.assert_array_equal(np.asarray(found), truth(given.resolve_neg().numpy()))
 
 
+MOVES = {
+    "other data": lambda tensor: setattr(tensor, "data", torch.zeros(4, 4)),
+    "other memory": lambda tensor: tensor.set_(torch.zeros(4, 4)),
+    "another order": lambda tensor: tensor.t_(),
+    "another size": lambda tensor: tensor.resize_(2, 2),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_a_tensor_that_was_read_where_it_is_moves_on(case: str) -> None:
+    nodes = [node("Relu", "x", "a"), node("Sub", "a x", "y"), node("Identity", "x", "same")]
+    runner = runner_of(model(nodes, {"x": [4, 4]}, {"y": [4, 4], "same": [4, 4]}))
+    given, x = aligned(numbers(1)), numbers(1)
+    there = given.view(4, 4)
+    for _ in range(5):
+        runner.run_tensors([given])
+    MOVES[case](given)
+    for found, expected in zip(runner.run_tensors([there]), (truth(x), x), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_memory_between_the_places_that_kernels_like_is_copied(recorded: list[str]) -> None:
     runner, room = runner_of(SQUARE), aligned(numbers(0, (2, 16)))
     given = room.view(-1)[1:17].view(4, 4)

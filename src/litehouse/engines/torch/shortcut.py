@@ -163,7 +163,8 @@ class Shortcut:
         self._times[key] = self._times.get(key, 0) + 1
         if self._times[key] < MIN_TIMES or not all(_is_alike(inputs[place], own) for place, own in self._inputs):
             return None
-        tensors = {self._fed[place]: inputs[place] for place, _ in self._inputs}
+        # Not the caller's own objects, which can be given other memory: an output may be one of them.
+        tensors = {self._fed[place]: inputs[place].detach() for place, _ in self._inputs}
         recording = self._made(lambda: self.capture.record(tensors))
         if recording is not None:
             self._bound[key] = recording
