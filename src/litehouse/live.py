@@ -140,15 +140,16 @@ class Live:
             return
         new = {name: _from_anywhere(array) for name, array in new.items()}
         with self.updating:
-            self._refuse([text for name, array in new.items() if (text := self._problem(name, array, allow_nan))])
-            copies = {name: self.engine.keep(array) for name, array in new.items()}
+            copies, problems = self._kept(new, allow_nan)
+            self._refuse(problems)
             self._put(copies, self.values.adapters, install, allow_nan)
 
     def add(self, label: str, arrays: Arrays, install: Install, *, scale: float, allow_nan: bool) -> None:
         """Take the arrays of a file: whole weights, and the pairs of an adapter, which are merged."""
         with self.updating:
             whole, pairs, problems = lora.split(arrays, scale)
-            problems += [text for name, array in whole.items() if (text := self._problem(name, array, allow_nan))]
+            copies, more = self._kept(whole, allow_nan)
+            problems += more
             own: dict[str, Pair] = {}
             for name, pair in pairs.items():
                 weight = lora.find(name, self.values.arrays)
@@ -161,7 +162,6 @@ class Live:
                     problems += self._pair_problems(name, pair, weight, allow_nan)
             self._refuse(problems, label)
             adapters = {other: pairs for other, pairs in self.values.adapters.items() if other != label}
-            copies = {name: self.engine.keep(array) for name, array in whole.items()}
             self._put(copies, {**adapters, label: own} if own else adapters, install, allow_nan, label)
 
     def remove(self, label: str, install: Install) -> None:
@@ -264,7 +264,15 @@ class Live:
             where = f"{label}, for {self.model.path}" if label else self.model.path
             raise WeightError(f"{where}: nothing was updated: " + "; ".join(problems))
 
-    def _problem(self, name: Any, array: Any, allow_nan: bool) -> str:
+    def _kept(self, new: Mapping[Any, Any], allow_nan: bool) -> tuple[dict[str, np.ndarray], list[str]]:
+        """Copies of what weights are to hold, which nobody else changes, and all that is wrong with it."""
+        problems = {name: text for name, array in new.items() if (text := self._problem(name, array))}
+        kept = self.engine.keep(self.model, {name: array for name, array in new.items() if name not in problems})
+        for name in () if allow_nan else self.engine.not_numbers(self.model, kept):
+            problems[name] = f"{name!r} holds values that are not numbers (allow_nan=True takes them)"
+        return kept, list(problems.values())
+
+    def _problem(self, name: Any, array: Any) -> str:
         if not isinstance(name, str):
             return f"{name!r} is no name"
         own = self.values.arrays.get(name)
@@ -277,8 +285,6 @@ class Live:
             return f"{name!r} must be a numpy array, not {type(array).__name__}"
         if array.dtype != own.dtype or array.shape != own.shape:
             return f"{name!r} must be {own.dtype} {list(own.shape)}, not {array.dtype} {list(array.shape)}"
-        if not allow_nan and self.engine.has_nan(array):
-            return f"{name!r} holds values that are not numbers (allow_nan=True takes them)"
         return ""
 
 
@@ -296,7 +302,10 @@ def _from_anywhere(array: Any) -> Any:
             return array
         from litehouse.engines.torch.values import as_array
 
-        return as_array(torch.from_dlpack(array))
+        tensor = torch.from_dlpack(array)
+        if tensor.is_cuda:
+            tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True).copy_(tensor)
+        return as_array(tensor)
 
 
 def _source(value: ir.Value) -> tuple[str, tuple[int, ...] | None]:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import litehouse
+import litehouse.engines.build
+import litehouse.sharing  # both with the real engines: a first import while they are replaced would keep the others
 from litehouse.cache import Cache
 from litehouse.engines import race as race_module
 from litehouse.engines import safety, select

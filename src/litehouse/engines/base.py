@@ -130,12 +130,12 @@ class Engine(Protocol):
         """What a run may be given in the place of an array that many runs take: the same memory."""
         ...
 
-    def keep(self, array: np.ndarray) -> np.ndarray:
-        """A copy of what a weight is to hold."""
+    def keep(self, model: Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Copies of what live weights are to hold; `update` may come next, or not."""
         ...
 
-    def has_nan(self, array: np.ndarray) -> bool:
-        """Whether a value is not a number."""
+    def not_numbers(self, model: Model, kept: Mapping[str, np.ndarray]) -> list[str]:
+        """Which copies have a value that is not a number."""
         ...
 
     def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
@@ -158,13 +158,13 @@ class GivenWeights:
         """The array itself."""
         return array
 
-    def keep(self, array: np.ndarray) -> np.ndarray:
-        """A copy of what a weight is to hold."""
-        return np.array(array, order="C")
+    def keep(self, model: Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:  # noqa: ARG002
+        """Copies of what live weights are to hold."""
+        return {name: np.array(array, order="C") for name, array in arrays.items()}
 
-    def has_nan(self, array: np.ndarray) -> bool:
-        """Whether a value is not a number."""
-        return has_nan(array)
+    def not_numbers(self, model: Model, kept: Mapping[str, np.ndarray]) -> list[str]:  # noqa: ARG002
+        """Which copies have a value that is not a number."""
+        return [name for name, array in kept.items() if has_nan(array)]
 
     def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
         """Nothing: the next run is given them."""

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any, ClassVar
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -17,8 +18,8 @@ from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch.program import TorchProgram  # noqa: E402
-from litehouse.engines.torch.store import Store, Turns, has_nan, keep  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.program import TorchProgram  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.store import PART, Store, Turns  # noqa: E402
 
 DIGITS = Path(__file__).parents[3] / "examples/digits/model/digits.mindir"
 
@@ -363,20 +364,51 @@ def test_an_update_that_is_interrupted_while_it_waits_keeps_nobody_out(monkeypat
     assert order == ["run", "update"]
 
 
-def test_sums_tell_what_is_no_number() -> None:
-    assert has_nan(np.array([1, np.nan], "f"))
-    assert not has_nan(np.array([np.inf, -np.inf, 1], "f"))  # whose sum is none
-    assert not has_nan(np.array([3e38, 3e38], "f"))
-    assert not has_nan(np.array([1, 2]))
-    assert not has_nan(np.zeros((0, 3), "f"))
+NUMBERS = {
+    "plain": (np.array([1, 2], "f"), False),
+    "none": (np.array([1, np.nan], "f"), True),
+    "in a part behind the first": (np.r_[np.zeros(PART, "f"), np.nan].astype("f"), True),
+    "infinities, whose sum is none": (np.array([np.inf, -np.inf, 1], "f"), False),
+    "infinities and none": (np.array([np.inf, -np.inf, np.nan], "f"), True),
+    "too large a sum": (np.array([3e38, 3e38], "f"), False),
+    "16 bits": (np.array([6e4, 6e4, np.nan], np.float16), True),
+    "other 16 bits": (np.array([1, np.nan], ml_dtypes.bfloat16), True),
+    "8 bits": (np.array([1, np.nan], ml_dtypes.float8_e4m3fn), True),
+    "whole": (np.array([1, 2]), False),
+    "nothing": (np.zeros((0, 3), "f"), False),
+    "a single one": (np.array(np.nan, "f"), True),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_what_is_no_number_is_found(case: str) -> None:
+    array, is_none = NUMBERS[case]
+    own = Store({"w": np.zeros_like(array)}, torch.device("cpu"))
+    kept = own.keep({"w": array})
+    assert own.not_numbers(kept) == ["w"] * is_none
+    own.keep({"w": np.zeros_like(array)})  # by another thread, say
+    assert own.not_numbers(kept) == ["w"] * is_none
 
 
 def test_a_kept_copy_is_one() -> None:
     array = np.arange(6, dtype="f").reshape(2, 3)
-    copy = keep(array.T)
+    own = Store({"w": np.zeros((3, 2), "f")}, torch.device("cpu"))
+    copy = own.keep({"w": array.T})["w"]
     np.testing.assert_array_equal(copy, array.T)
     array[:] = 0
     assert copy.max() == 5
+    own.update({"w": copy})
+    np.testing.assert_array_equal(own.tensors["w"].numpy(), copy)
+    copy[:] = 7
+    assert own.tensors["w"].max() == 5
+
+
+def test_large_weights_go_in_parts() -> None:
+    shape = (3, PART // 2 + 5)
+    array = np.random.default_rng(0).normal(size=shape).astype("f")
+    own = Store({"w": np.zeros(shape, "f")}, torch.device("cpu"))
+    own.update(own.keep({"w": array}))
+    np.testing.assert_array_equal(own.tensors["w"].numpy(), array)
 
 
 SHARED = """

@@ -11,7 +11,7 @@ import numpy as np
 
 from litehouse.apart import apart
 from litehouse.device import lack, place
-from litehouse.engines.base import Names
+from litehouse.engines.base import GivenWeights, Names
 from litehouse.errors import EngineError
 from litehouse.model import EXCHANGE_DOMAIN
 from litehouse.options import Options
@@ -33,7 +33,7 @@ COMPILED, LAST = "compiled", "channels last"
 NODE_SECONDS, FIRST_SECONDS = 0.03, 15.0
 
 
-class TorchEngine:
+class TorchEngine(GivenWeights):
     """Runs models as torch functions: on a GPU, and, where it is asked for by name, on the CPU."""
 
     name = "torch"
@@ -121,21 +121,13 @@ class TorchEngine:
         program.is_rewritten = is_rewritten
         return program
 
-    def hold(self, array: np.ndarray) -> Any:
-        """The array itself; no run looks at it."""
-        return array
+    def keep(self, model: Model, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Copies of what live weights are to hold, on their way to the device."""
+        return model.shelf[STORE].keep(arrays) if STORE in model.shelf else super().keep(model, arrays)
 
-    def keep(self, array: np.ndarray) -> np.ndarray:
-        """A copy of what a weight is to hold, in memory that a GPU reads by itself."""
-        from litehouse.engines.torch import store
-
-        return store.keep(array)
-
-    def has_nan(self, array: np.ndarray) -> bool:
-        """Whether a value is not a number."""
-        from litehouse.engines.torch import store
-
-        return store.has_nan(array)
+    def not_numbers(self, model: Model, kept: Mapping[str, np.ndarray]) -> list[str]:
+        """Which copies have a value that is not a number."""
+        return model.shelf[STORE].not_numbers(kept) if STORE in model.shelf else super().not_numbers(model, kept)
 
     def update(self, model: Model, arrays: Mapping[str, np.ndarray]) -> None:
         """Write live weights to the device, between two runs."""

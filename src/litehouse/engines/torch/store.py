@@ -18,6 +18,8 @@ from litehouse.engines.torch.pieces import recording
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
 from litehouse.errors import EngineError
 
+PART = 1 << 19  # numbers that are copied to a GPU at a time
+
 
 class Turns:
     """Lets any number of runs in at a time, or one update alone. An update that waits goes before runs that come."""
@@ -80,6 +82,7 @@ class Store:
         self._arena = Arena({name: as_tensor(array) for name, array in arrays.items()}, place)
         self.tensors: dict[str, Tensor] = self._arena.tensors
         self.turns = Turns()
+        self._uploads: dict[str, Upload] = {}  # what `keep` has begun
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
         _stores.add(self)
 
@@ -97,6 +100,27 @@ class Store:
             self._followers.add(follower)
 
     @apart()
+    def keep(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Copies of what weights are to hold. They are on their way to the device, where `update` finds them."""
+        with _enough_memory():
+            self._uploads = {name: Upload(array, self._place) for name, array in arrays.items()}
+        return {name: upload.array for name, upload in self._uploads.items()}
+
+    @apart()
+    def not_numbers(self, kept: Mapping[str, np.ndarray]) -> list[str]:
+        """Which copies have a value that is not a number."""
+        real = {name: each for name, array in kept.items() if (each := _real(self._uploaded(name, array))) is not None}
+        doubtful = torch.stack([each.sum().isnan() for each in real.values()]).tolist() if real else []
+        # One that is not makes the sum none, too; so do infinities of both signs, which are looked at more closely.
+        names = [name for name, is_doubtful in zip(real, doubtful, strict=True) if is_doubtful]
+        return [name for name in names if bool(real[name].isnan().any())]
+
+    def _uploaded(self, name: str, array: np.ndarray) -> Tensor:
+        """An array on the device: what was begun for it, or begun now."""
+        begun = self._uploads.get(name)
+        return begun.tensor if begun is not None and begun.array is array else Upload(array, self._place).tensor
+
+    @apart()
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Give weights other values, between two runs: all of them, or none where that fails.
 
@@ -104,12 +128,12 @@ class Store:
             EngineError: The GPU has not enough memory for both the old and the new ones.
         """
         try:
-            self._update(arrays)
-        except torch.OutOfMemoryError as error:
-            raise EngineError(f"the GPU has not enough memory for an update of weights: {error}") from error
+            with _enough_memory():
+                self._update({name: self._uploaded(name, array) for name, array in arrays.items()})
+        finally:
+            self._uploads = {}
 
-    def _update(self, arrays: Mapping[str, np.ndarray]) -> None:
-        staged = {name: as_tensor(array).to(self._place, non_blocking=True) for name, array in arrays.items()}
+    def _update(self, staged: Mapping[str, Tensor]) -> None:
         with self.turns.update():
             self._wait()  # for runs that their callers have not waited for
             before = {name: self.tensors[name].clone() for name in staged}
@@ -133,20 +157,40 @@ class Store:
                 torch.cuda.synchronize(self._place)
 
 
-def keep(array: np.ndarray) -> np.ndarray:
-    """A copy of an array, in memory that a GPU reads by itself."""
-    source = as_tensor(np.asarray(array))
-    copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=torch.cuda.is_available())
-    return as_array(copy.copy_(source))
+class Upload:
+    """What a weight is to hold, on its way to the device.
+
+    Attributes:
+        array: A copy of it; for a GPU, in memory that it reads by itself.
+        tensor: It on the device; who uses it there comes behind the copy.
+    """
+
+    def __init__(self, array: np.ndarray, place: torch.device) -> None:
+        """Begin it. A GPU copies a part while the next one is made ready for it."""
+        source, is_gpu = as_tensor(np.asarray(array)), place.type == "cuda"
+        copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=is_gpu)
+        self.tensor = torch.empty_like(copy, device=place) if is_gpu else copy
+        self.array = as_array(copy)
+        parts = [each.reshape(-1).split(PART) for each in (source, copy, self.tensor)]
+        for given, own, there in zip(*parts, strict=True):
+            own.copy_(given)
+            if is_gpu:
+                there.copy_(own, non_blocking=True)
 
 
-def has_nan(array: np.ndarray) -> bool:
-    """Whether a value is not a number, as all cores can tell."""
-    tensor = as_tensor(array)
+def _real(tensor: Tensor) -> Tensor | None:
+    """A tensor of numbers that may be none, in a type that torch adds up; None where they are whole."""
     if not tensor.is_floating_point() and not tensor.is_complex():
-        return False
-    # One that is not makes the sum none, too; so do infinities of both signs, which are looked at more closely.
-    return bool(torch.isnan(tensor.sum())) and bool(torch.isnan(tensor).any())
+        return None
+    return tensor.float() if tensor.element_size() == 1 else tensor
+
+
+@contextlib.contextmanager
+def _enough_memory() -> Iterator[None]:
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise EngineError(f"the GPU has not enough memory for an update of weights: {error}") from error
 
 
 def _renew_turns() -> None:
