@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from litehouse.apart import apart
+
 REHEARSAL = "LITEHOUSE_REHEARSE_GPU"
 """The environment variable that makes so many GPUs of the CPU's memory: for tests where there is none."""
 
@@ -240,6 +242,7 @@ class DeviceArray:
 Values = Array | DeviceArray
 
 
+@apart()
 def zeros(device: str, shape: int | Sequence[int], dtype: Any = np.uint8) -> DeviceArray:
     """New memory of a GPU, with zeros in it.
 
@@ -265,13 +268,14 @@ def pinned_zeros(device: str, nbytes: int) -> Array:
     import torch
 
     try:
-        tensor = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=place(device).type == "cuda")
+        tensor = torch.zeros(nbytes, dtype=torch.uint8, device="cpu", pin_memory=place(device).type == "cuda")
     except (RuntimeError, TypeError) as error:
         raise MemoryError(f"the host has not enough memory for {device}: {_first_line(error)}") from error
     found: Array = tensor.numpy()
     return found
 
 
+@apart()
 def at(device: str, address: int, nbytes: int, owner: object = None) -> DeviceArray:
     """Memory of a GPU that somebody else holds, as bytes.
 
@@ -377,7 +381,7 @@ def _upload(tensor: Any, array: Array) -> None:
     import torch
 
     is_pinned = tensor.is_cuda and array.nbytes <= MAX_PINNED
-    staging = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=is_pinned)
+    staging = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=is_pinned)
     staging.numpy()[...] = array
     tensor.copy_(staging, non_blocking=is_pinned)  # torch keeps pinned memory until it was read
 
@@ -399,7 +403,7 @@ def _download(tensor: Any) -> Array:
     if not tensor.is_cuda:
         found = tensor.contiguous().numpy().copy()
     elif tensor.nbytes <= MAX_STAGED:
-        staging = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        staging = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
         staging.copy_(tensor, non_blocking=True)
         torch.cuda.current_stream(tensor.device).synchronize()
         found = staging.numpy().copy()

@@ -330,7 +330,7 @@ def _by_torch(array: Any) -> np.ndarray:
     from litehouse.engines.torch.values import as_array, pinned
 
     tensor = torch.from_dlpack(array)
-    return as_array(pinned(tensor).copy_(tensor))
+    return as_array(pinned(tensor).copy_(tensor) if tensor.is_cuda else tensor)
 
 
 def settle(model: Model, options: Options) -> tuple[Model, Options]:

@@ -129,7 +129,7 @@ def settled(array: Any) -> Any:
     """A tensor of torch without what DLPack does not tell: that a gradient is wanted, or a sign is yet to change."""
     if getattr(array, "requires_grad", False):
         array = array.detach()
-    return array.resolve_neg() if hasattr(array, "resolve_neg") else array
+    return array.resolve_conj().resolve_neg() if hasattr(array, "resolve_neg") else array
 
 
 def accept(inputs: Any, infos: tuple[TensorInfo, ...], *, any_size: bool = False) -> list[np.ndarray]:

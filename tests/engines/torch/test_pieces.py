@@ -3,6 +3,8 @@
 On the CPU the same code decides what would be captured on a GPU: steps run again, over memory that stays.
 """
 
+import gc
+import weakref
 from typing import Any
 
 import ml_dtypes
@@ -467,3 +469,19 @@ def test_an_error_leaves_the_runner_usable() -> None:
         np.testing.assert_array_equal(runner.run([rows(2)])[0], -np.maximum(rows(2), 0))
         with pytest.raises(EngineError, match="MatMul"):
             runner.run([np.ones((2, 4), np.float32)])
+
+
+def test_what_a_piece_does_not_use_is_not_kept_for_it(captured: list[str]) -> None:
+    """Else what was captured would keep a caller's tensors."""
+    nodes = [node("Expand", ["x", "c"], ["k"]), node("Neg", ["k"], ["n"]), node("Add", ["n", "n"], ["s"])]
+    shape = np.array([2, 3, 3])
+    data = whole([*nodes, node("Expand", ["x", "c"], ["y"])], {"x": rows(3), "c": shape}, ["s", "y"])
+    runner, x = bound(data), torch.from_numpy(rows(3).copy())
+    held = weakref.ref(x)
+    for _ in range(3):
+        found, _ = runner.run_tensors([x, torch.from_numpy(shape)])
+        np.testing.assert_array_equal(found.numpy(), np.broadcast_to(-2 * rows(3), shape))
+    assert captured == ["Neg Add"]
+    del x
+    gc.collect()
+    assert held() is None

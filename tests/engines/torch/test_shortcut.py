@@ -108,6 +108,27 @@ def test_negated_memory_is_not_taken_for_itself() -> None:
             np.testing.assert_array_equal(np.asarray(found), truth(given.resolve_neg().numpy()))
 
 
+MOVES = {
+    "other data": lambda tensor: setattr(tensor, "data", torch.zeros(4, 4)),
+    "other memory": lambda tensor: tensor.set_(torch.zeros(4, 4)),
+    "another order": lambda tensor: tensor.t_(),
+    "another size": lambda tensor: tensor.resize_(2, 2),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_a_tensor_that_was_read_where_it_is_moves_on(case: str) -> None:
+    nodes = [node("Relu", "x", "a"), node("Sub", "a x", "y"), node("Identity", "x", "same")]
+    runner = runner_of(model(nodes, {"x": [4, 4]}, {"y": [4, 4], "same": [4, 4]}))
+    given, x = aligned(numbers(1)), numbers(1)
+    there = given.view(4, 4)
+    for _ in range(5):
+        runner.run_tensors([given])
+    MOVES[case](given)
+    for found, expected in zip(runner.run_tensors([there]), (truth(x), x), strict=True):
+        np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_memory_between_the_places_that_kernels_like_is_copied(recorded: list[str]) -> None:
     runner, room = runner_of(SQUARE), aligned(numbers(0, (2, 16)))
     given = room.view(-1)[1:17].view(4, 4)
@@ -193,6 +214,21 @@ def test_a_wrong_index_is_told_on_every_way(monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_array_equal(session.run([place, held])[0].numpy(), -x[[1, 3]])
         place.copy_(torch.from_numpy(wrong))
         assert torch.isnan(session.run([place, held])[0]).all()
+
+
+def test_a_way_for_arrays_is_made_with_the_arrays_that_come() -> None:
+    """On the CPU, steps run when they are captured: what memory holds before is no index."""
+    runner, x = runner_of(gather()), numbers(3)
+    torch.use_deterministic_algorithms(True)  # new memory holds the greatest numbers
+    try:
+        for index in ([1, 3], [0, 2], [1, 4], [2, 2], [3, 0]):
+            if max(index) == 4:
+                with pytest.raises(EngineError, match=r"Gather.*4"):
+                    runner.run([np.int64(index), x])
+            else:
+                np.testing.assert_array_equal(runner.run([np.int64(index), x])[0], -x[index])
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_live_weights_change_on_every_way() -> None:

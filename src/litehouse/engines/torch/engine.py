@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from litehouse.apart import apart
 from litehouse.device import lack, place
 from litehouse.engines.base import GivenWeights, Names
 from litehouse.errors import EngineError
@@ -68,6 +69,7 @@ class TorchEngine(GivenWeights):
         count = sum(1 for _ in model.graph.graph.all_nodes())
         return NODE_SECONDS * max(1, count) + (0.0 if has_made() else FIRST_SECONDS)
 
+    @apart()
     def compile(
         self,
         model: Model,

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
+from litehouse.apart import apart
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.doubts import Wrong
@@ -62,7 +63,8 @@ class HostGraph:
 
     def replay(self) -> None:
         """Run the steps."""
-        frame = self._run()
+        with apart(), torch.no_grad():
+            frame = self._run()
         for slot, tensor in self._outputs.items():
             tensor.copy_(frame.on_device(slot))
         for (flags, _), (now, _) in zip(self._wrong, frame.wrong, strict=True):
@@ -112,6 +114,9 @@ class Capture:
         self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
+        for slot in range(len(self._frame.device)):
+            if slot not in piece.uses:
+                self._frame.device[slot] = None  # what other pieces use is not kept for them, as the caller's tensors
         for slot in piece.reads:
             self._frame.device[slot] = self.inputs.get(slot)  # what is known is noted where it is needed
         self._notes: list[Any] = []

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.apart import apart
 from litehouse.device import MAX_STAGED
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
@@ -209,7 +210,7 @@ class TorchRunner:
             self._finish_reading()
             self._follow(self._stream)
             shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
-            if shortcut is None or not shortcut.takes_arrays():
+            if shortcut is None or not shortcut.takes(inputs):
                 return self._run_arrays(inputs)
             return shortcut.run(inputs)
 
@@ -290,8 +291,9 @@ class TorchRunner:
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
-        """On the runner's stream, in the program's precision."""
+        """On the runner's stream, in the program's precision, whatever torch was told for other work."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(apart())
             stack.enter_context(torch.no_grad())
             if self._stream is not None:
                 stack.enter_context(torch.cuda.stream(self._stream))

@@ -31,15 +31,20 @@ Made = TypeVar("Made")
 class Arrays:
     """The way of arrays: the graph copies them from memory of the CPU, and the outputs to it."""
 
-    def __init__(self, capture: Capture, fed: Sequence[int], given: Sequence[int]) -> None:
+    def __init__(
+        self, capture: Capture, fed: Sequence[int], given: Sequence[int], arrays: Sequence[np.ndarray]
+    ) -> None:
         """Capture it.
 
         Args:
             capture: The model, captured.
             fed: The slots of its inputs.
             given: The slots of its outputs.
+            arrays: What comes first: on the CPU, the steps run when they are captured.
         """
         inputs = {slot: pinned(own) for slot, own in capture.inputs.items()}
+        self.inputs = [(place, as_array(inputs[slot])) for place, slot in enumerate(fed) if slot in inputs]
+        self.fill(arrays)
         outputs = {slot: pinned(capture.own.device[slot]) for slot in given}
         flags = [pinned(flags) for flags, _ in capture.own.wrong]
 
@@ -55,9 +60,13 @@ class Arrays:
 
         self._memory = inputs, outputs, flags
         self.recording = capture.record(before=before, after=after)
-        self.inputs = [(place, as_array(inputs[slot])) for place, slot in enumerate(fed) if slot in inputs]
         self.outputs = [as_array(outputs[slot]) for slot in given]
         self.flags = [(as_array(own), texts) for own, (_, texts) in zip(flags, capture.own.wrong, strict=True)]
+
+    def fill(self, arrays: Sequence[np.ndarray]) -> None:
+        """Put arrays where they are copied from."""
+        for place, own in self.inputs:
+            np.copyto(own, arrays[place])
 
 
 class Shortcut:
@@ -90,10 +99,10 @@ class Shortcut:
         self._bound: dict[Place, Recording] = {}
         self._times: dict[Place, int] = {}
 
-    def takes_arrays(self) -> bool:
-        """Whether it is a way for arrays: large ones are better copied from where they are."""
+    def takes(self, inputs: Sequence[np.ndarray]) -> bool:
+        """Whether it is a way for these arrays: large ones are better copied from where they are."""
         if self._arrays is None and self._is_small and self._has_room:
-            self._arrays = self._made(lambda: Arrays(self.capture, self._fed, self._given))
+            self._arrays = self._made(lambda: Arrays(self.capture, self._fed, self._given, inputs))
         return self._arrays is not None
 
     def _made(self, make: Callable[[], Made]) -> Made | None:
@@ -112,8 +121,7 @@ class Shortcut:
         way, stream = self._arrays, self._stream
         assert way is not None  # as it takes arrays
         self.capture.use()
-        for place, own in way.inputs:
-            np.copyto(own, inputs[place])
+        way.fill(inputs)
         if stream is None:
             way.recording.graph.replay()
         else:
@@ -153,7 +161,8 @@ class Shortcut:
         self._times[key] = self._times.get(key, 0) + 1
         if self._times[key] < MIN_TIMES or not all(_is_alike(inputs[place], own) for place, own in self._inputs):
             return None
-        tensors = {self._fed[place]: inputs[place] for place, _ in self._inputs}
+        # Not the caller's own objects, which can be given other memory: an output may be one of them.
+        tensors = {self._fed[place]: inputs[place].detach() for place, _ in self._inputs}
         recording = self._made(lambda: self.capture.record(tensors))
         if recording is not None:
             self._bound[key] = recording

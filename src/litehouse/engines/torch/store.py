@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from litehouse.apart import apart
 from litehouse.engines.torch.arena import Arena
 from litehouse.engines.torch.pieces import recording
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor
@@ -74,6 +75,7 @@ class Store:
         turns: Taken by runs, and by updates.
     """
 
+    @apart()
     def __init__(self, arrays: Mapping[str, np.ndarray], place: torch.device) -> None:
         """Copy weights to a device."""
         self._place = place
@@ -88,6 +90,7 @@ class Store:
         """Whether a tensor is a part of one of the weights."""
         return bool(tensor.untyped_storage().data_ptr() == self._arena.memory.untyped_storage().data_ptr())
 
+    @apart()
     def follow(self, follower: Any) -> None:
         """Let something compute, by its `derive`, what depends on the weights alone: now, and with each update."""
         with self.turns.run():  # no update comes between
@@ -96,12 +99,14 @@ class Store:
                 torch.cuda.current_stream(self._place).synchronize()  # runs have streams of their own
             self._followers.add(follower)
 
+    @apart()
     def keep(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Copies of what weights are to hold. They are on their way to the device, where `update` finds them."""
         with _enough_memory():
             self._uploads = {name: Upload(array, self._place) for name, array in arrays.items()}
         return {name: upload.array for name, upload in self._uploads.items()}
 
+    @apart()
     def not_numbers(self, kept: Mapping[str, np.ndarray]) -> list[str]:
         """Which copies have a value that is not a number."""
         real = {name: each for name, array in kept.items() if (each := _real(self._uploaded(name, array))) is not None}
@@ -115,6 +120,7 @@ class Store:
         begun = self._uploads.get(name)
         return begun.tensor if begun is not None and begun.array is array else Upload(array, self._place).tensor
 
+    @apart()
     def update(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Give weights other values, between two runs: all of them, or none where that fails.
 
@@ -162,7 +168,7 @@ class Upload:
     def __init__(self, array: np.ndarray, place: torch.device) -> None:
         """Begin it. A GPU copies a part while the next one is made ready for it."""
         source, is_gpu = as_tensor(np.asarray(array)), place.type == "cuda"
-        copy = torch.empty(source.shape, dtype=source.dtype, pin_memory=is_gpu)
+        copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=is_gpu)
         self.tensor = torch.empty_like(copy, device=place) if is_gpu else copy
         self.array = as_array(copy)
         parts = [each.reshape(-1).split(PART) for each in (source, copy, self.tensor)]

@@ -85,7 +85,7 @@ def as_tensor(array: Any) -> Any:
 
 def pinned(like: Tensor) -> Tensor:
     """Memory of the CPU for such a tensor, which the device that has it reads and writes by itself."""
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
+    return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=like.is_cuda)
 
 
 def _text(array: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from litehouse.engines.torch.values import Tensor
 @op("ConstantOfShape", known=["shape"])
 def constant_of_shape(shape: Tensor, *, value: Any = None) -> Tensor:
     sizes = shape.tolist()
-    return torch.zeros(sizes) if value is None else value.reshape(-1)[0].repeat(sizes)
+    return torch.zeros(sizes, dtype=torch.float32) if value is None else value.reshape(-1)[0].repeat(sizes)
 
 
 @op("Range", known=["start", "limit", "delta"])

@@ -1,0 +1,26 @@
+"""Torch, apart from what a program has told it for its own work: that must not change what a network computes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Compute as torch does by itself, whatever holds in the caller's thread.
+
+    Autocast would compute in other types, and what is captured meanwhile would do so for ever. Memory that is made in
+    inference mode could not be written to behind it. Where tensors are made by default, ours need not be.
+    """
+    import torch
+
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(mode=False))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
