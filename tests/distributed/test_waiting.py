@@ -1,5 +1,6 @@
 """Who is blamed when ranks wait for each other, and who is waited for."""
 
+import threading
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ from litehouse.distributed.local import LocalMail
 from litehouse.distributed.mail import Key
 from litehouse.errors import RankError
 
+LOOKS = 50000  # of which one in ten thousand did not end
 SHORT = 6.0  # seconds of a timeout that a test must wait for
 
 
@@ -66,6 +68,19 @@ def test_one_that_is_at_work_is_waited_for() -> None:
             world[rank].post(rank + 1, Key(1, 1, "x"), np.zeros(1), "Send")
 
     in_all(3, one)
+
+
+def test_a_look_at_the_mail_ends() -> None:
+    """Python's queue may wait for ever where its time is up before it begins to wait."""
+
+    def look() -> None:
+        for _ in range(LOOKS):
+            LocalMail.world(1, PATIENCE)[0]._pump(0.0)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(PATIENCE)
+    assert not looking.is_alive()
 
 
 def test_what_ended_a_job_is_told_again_by_a_new_error() -> None:

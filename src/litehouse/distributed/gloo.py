@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from litehouse.distributed.mail import BYE, MALFORMED, Key, Letter, Mail
+from litehouse.distributed.mail import BYE, MALFORMED, Key, Letter, Mail, next_of
 from litehouse.distributed.ranks import Place
 from litehouse.errors import EngineError, RankError
 from litehouse.weights.store import dtype_named
@@ -163,7 +163,7 @@ class GlooMail(Mail):
 
     def _pump(self, seconds: float) -> None:
         with contextlib.suppress(queue.Empty):
-            letter = self._box.get(timeout=seconds)
+            letter = next_of(self._box, seconds)
             if letter is not None:
                 self._take(letter)
 

@@ -7,7 +7,7 @@ import queue
 
 import numpy as np
 
-from litehouse.distributed.mail import Key, Letter, Mail
+from litehouse.distributed.mail import Key, Letter, Mail, next_of
 
 
 class LocalMail(Mail):
@@ -29,7 +29,7 @@ class LocalMail(Mail):
 
     def _pump(self, seconds: float) -> None:
         with contextlib.suppress(queue.Empty):
-            self._take(self._boxes[self.rank].get(timeout=max(seconds, 1e-6)))
+            self._take(next_of(self._boxes[self.rank], seconds))
 
     def _close(self) -> None:
         """There is nothing to close: the queues belong to all."""

@@ -11,13 +11,14 @@ import contextlib
 import functools
 import json
 import os
+import queue
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
@@ -34,7 +35,24 @@ AHEAD = 8  # runs that a rank may be ahead of the slowest one
 STEPS = 4  # runs after which it says how far it is
 MAX_REASON = 2000
 HAS_LEFT = "left the job"
+Item = TypeVar("Item")
 MALFORMED = (ValueError, TypeError, AttributeError, KeyError, IndexError, OverflowError, RecursionError, MemoryError)
+
+
+def next_of(box: queue.SimpleQueue[Item], seconds: float) -> Item:
+    """What is next in a box.
+
+    A queue that was not just found empty may wait for ever: it takes a time that is up when it begins to wait for none.
+
+    Raises:
+        queue.Empty: Nothing has come in time.
+    """
+    try:
+        return box.get_nowait()
+    except queue.Empty:
+        if seconds <= 0:
+            raise
+    return box.get(timeout=seconds)
 
 
 class Key(NamedTuple):
