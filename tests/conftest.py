@@ -13,6 +13,9 @@ import pytest
 
 # Every test builds small models: more threads than one only make them wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Torch's compiler finds out which instructions a CPU has by compiling for each of them, in each new folder: that takes
+# longer than the kernels of a test do.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
 # What times engines asks for it by name: elsewhere the result must not depend on how busy the machine is.
 os.environ["LITEHOUSE_TUNE"] = "off"
 # Verdicts on engines are shared by all tests, but each builds its own models.

@@ -56,9 +56,17 @@ def test_console_examples(page: Path, tmp_path: Path) -> None:
 
 def test_links_lead_somewhere() -> None:
     for page in [*PAGES, *REPOSITORY.glob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        for target, _, heading in re.findall(r"\]\(([^)#]*)(#([^)]*))?\)", page.read_text()):
             if "://" not in target:
-                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+                other = page.parent / target if target else page
+                assert other.exists(), f"{page.name} links to {target}"
+                assert not heading or heading in _headings(other), f"{page.name} links to {target}#{heading}"
+
+
+def _headings(page: Path) -> set[str]:
+    """What links call the headings of a page."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("tool", ["make_operator_table.py", "make_mge_operator_table.py"])

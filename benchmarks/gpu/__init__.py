@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.options import numbers, some
+from litehouse.device import lack
 
 PARTS = ("zoo", "networks", "overhead", "update", "processes", "runner")
 NETWORKS = ("mobilenet_v2", "resnet50", "bert")
@@ -45,7 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 def main(arguments: Sequence[str] = ()) -> None:
     """Measure, print tables, and write the same as JSON, after each step anew."""
     given = parse(arguments)
-    if (reason := lacking(given.device)) is not None:
+    if (reason := lack(given.device)) is not None:
         print(f"gpu: {reason}; left out (--device cpu rehearses it)")
         return
     from benchmarks.gpu.record import Record
@@ -54,16 +55,3 @@ def main(arguments: Sequence[str] = ()) -> None:
     for part in given.parts:
         importlib.import_module(f"benchmarks.gpu.{part}").measure(record)
     record.finish()
-
-
-def lacking(device: str) -> str | None:
-    """Why nothing can be measured on a device; None where it can."""
-    try:
-        import torch
-    except ImportError as error:
-        return f"it needs torch ({error})"
-    kind, _, index = device.partition(":")
-    if kind == "cpu":
-        return None
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return None if int(index or 0) < count else f"it needs an NVIDIA GPU; torch finds {count}, and not {device!r}"

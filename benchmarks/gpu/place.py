@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from litehouse.device import place
+
 WARM_UP = 3  # runs before a capture: kernels are chosen, and memory is taken
 
 
@@ -21,9 +23,8 @@ class Place:
     """
 
     def __init__(self, device: str) -> None:
-        kind, _, index = device.partition(":")
-        self.device, self.is_gpu = device, kind != "cpu"
-        self.torch = torch.device("cuda", int(index or 0)) if self.is_gpu else torch.device("cpu")
+        self.device, self.torch = device, place(device)
+        self.is_gpu = self.torch.type == "cuda"
 
     @property
     def options(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 import litehouse
+from litehouse.device import place
 
 
 class Worker:
@@ -16,8 +17,7 @@ class Worker:
         with np.load(arrays) as stored:
             self._inputs = [stored[key] for key in stored.files if key.startswith("input_")]
         self._model, self._made = model, None
-        kind, _, index = device.partition(":")
-        self._place = f"cuda:{index or 0}" if kind == "gpu" else "cpu"
+        self._place = place(device)
 
     def begin(self):
         """Take what any process takes on the card, before there is a model: a context, and memory for products."""
@@ -51,7 +51,7 @@ class Worker:
         """Megabytes that torch has taken in this process; graphs have theirs among them."""
         import torch
 
-        return torch.cuda.memory_reserved() / 1e6 if self._place != "cpu" else 0.0
+        return torch.cuda.memory_reserved() / 1e6 if self._place.type == "cuda" else 0.0
 
 
 def main():

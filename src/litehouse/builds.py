@@ -178,8 +178,8 @@ class Builds:
         self._choice, self._chosen_for = built.choice, inputs
         self._runners: list[Runner] = []  # of that program, for all sizes
 
+    @staticmethod
     def _build(
-        self,
         program: Program,
         inputs: tuple[TensorInfo, ...],
         outputs: tuple[TensorInfo, ...] | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import functools
@@ -288,26 +289,6 @@ class Live:
         return ""
 
 
-def _from_anywhere(array: Any) -> Any:
-    """An array of another library as one of numpy; what is on a GPU is copied. What is no array stays what it is."""
-    if not is_foreign(array):
-        return array
-    array = settled(array)
-    try:
-        return np.from_dlpack(array)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        try:
-            import torch
-        except ImportError:
-            return array
-        from litehouse.engines.torch.values import as_array
-
-        tensor = torch.from_dlpack(array)
-        if tensor.is_cuda:
-            tensor = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True).copy_(tensor)
-        return as_array(tensor)
-
-
 def _source(value: ir.Value) -> tuple[str, tuple[int, ...] | None]:
     """The name of the weight that a value is, whatever its dtype was made, and where its axes lie in the weight.
 
@@ -331,6 +312,25 @@ def _is_product(node: ir.Node) -> bool:
 def _has_outgrown(array: np.ndarray, base: np.ndarray) -> bool:
     """Whether numbers have become too large for their dtype."""
     return not bool(np.isfinite(array).all()) and bool(np.isfinite(base).all())
+
+
+def _from_anywhere(array: Any) -> Any:
+    """An array of another library as one of numpy; what is on a GPU is copied. What cannot be one stays what it is."""
+    if is_foreign(array):
+        for take in (np.from_dlpack, _by_torch):
+            with contextlib.suppress(AttributeError, BufferError, ImportError, RuntimeError, TypeError, ValueError):
+                return take(settled(array))
+    return array
+
+
+def _by_torch(array: Any) -> np.ndarray:
+    """What numpy does not take: memory of a GPU, and types that it has from elsewhere."""
+    import torch
+
+    from litehouse.engines.torch.values import as_array, pinned
+
+    tensor = torch.from_dlpack(array)
+    return as_array(pinned(tensor).copy_(tensor) if tensor.is_cuda else tensor)
 
 
 def settle(model: Model, options: Options) -> tuple[Model, Options]:

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from distributed.jobs import TRANSPORTS, in_all, mails
-from litehouse.distributed.collectives import EXCHANGES, PARTED_BYTES, Call
+from litehouse.distributed.collectives import EXCHANGES, Call
 from litehouse.distributed.mail import Key, Mail
+from litehouse.distributed.meanings import PARTED_BYTES
 from litehouse.errors import RankError
 
 DTYPES = ["float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8"]

@@ -6,7 +6,7 @@ All ranks reduce in the order of the ranks, so that all have the same result to 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from litehouse.distributed.mail import Key, Mail
+from litehouse.distributed.meanings import DIRECTIONS, PARTED_BYTES, edge
 from litehouse.errors import RankError
 
 Wait = Callable[[], list[np.ndarray]]
 """Gives the results when they are there."""
-PARTED_BYTES = 1 << 16  # from here on, three and more ranks reduce a part each: less is sent in all
 REDUCTIONS: dict[str, Any] = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
 # One element without meaning, which ranks get where only one rank has a result.
 NOTHING_SHAPE = (1,)
@@ -295,11 +295,6 @@ def neighbor_exchange(call: Call, *arrays: np.ndarray) -> Wait:
     return wait
 
 
-# The neighbours of NeighborExchangeV2 in their order: whether each is at the start (-1), all along (0) or at the end
-# (1) of the rows and of the columns; the widths are given for top, bottom, left and right.
-DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
-
-
 def neighbor_exchange_v2(call: Call, x: np.ndarray) -> Wait:
     """An image with the edges of the neighbours' images around it: each rank has a tile of a larger one.
 
@@ -308,7 +303,7 @@ def neighbor_exchange_v2(call: Call, x: np.ndarray) -> Wait:
     sent, received = call.attributes["send_lens"], call.attributes["recv_lens"]
     source = _neighbours(call, "recv_rank_ids")
     for direction, rank in _neighbours(call, "send_rank_ids"):
-        call.post(rank, x[..., *_edge(direction, sent, x.shape[-2:])])
+        call.post(rank, x[..., *edge(direction, sent, x.shape[-2:])])
 
     def wait() -> list[np.ndarray]:
         top, bottom, left, right = received  # zeros where there is no neighbour
@@ -329,14 +324,6 @@ def _neighbours(call: Call, name: str) -> list[tuple[tuple[int, int], int]]:
     if len(places) != len(DIRECTIONS):
         raise RankError(f"{call.what}: {name} must have {len(DIRECTIONS)} ranks, not {len(places)}", op=call.what)
     return [(way, _rank_at(call, place)) for way, place in zip(DIRECTIONS, places, strict=True) if place >= 0]
-
-
-def _edge(direction: tuple[int, int], lengths: Sequence[int], size: Sequence[int]) -> tuple[slice, slice]:
-    """The part of an image that lies towards a neighbour."""
-    found = []
-    for way, (before, behind), whole in zip(direction, (lengths[:2], lengths[2:]), size, strict=True):
-        found.append((slice(0, before), slice(0, whole), slice(whole - behind, whole))[way + 1])
-    return found[0], found[1]
 
 
 def reduce(call: Call, x: np.ndarray) -> Wait:

@@ -13,10 +13,9 @@ import onnx_ir as ir
 
 from litehouse.distributed.collectives import EXCHANGES
 from litehouse.distributed.groups import Groups
+from litehouse.distributed.meanings import MUST_MATCH
 from litehouse.errors import EngineError
 
-MUST_MATCH = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "Broadcast", "Reduce", "CollectiveGather"}
-"""Ops to which all ranks of the group give arrays of one shape."""
 HINTS = {"rank_id", "fusion", "index"}  # attributes in which ranks may differ
 BETWEEN_TWO = {"Send", "Receive"}
 MAX_RANKS_TEXT = 64  # letters; a longer list of ranks is written as a digest

@@ -87,12 +87,7 @@ class GlooMail(Mail):
                 left = max(0.1, deadline - time.monotonic())
                 store.wait([name], datetime.timedelta(seconds=left))
                 present.append(rank)
-            options = distributed.ProcessGroupGloo._Options()
-            options._devices = [distributed.ProcessGroupGloo.create_device(hostname=own)]
-            options._timeout = limit
-            group = distributed.ProcessGroupGloo(
-                distributed.PrefixStore(place.job, store), self.rank, self.size, options
-            )
+            group = process_group(distributed.PrefixStore(place.job, store), self.rank, self.size, own, limit)
             # Nobody goes on, and perhaps ends, before all are connected: rank 0 holds the store.
             distributed.PrefixStore(place.job, store).set(f"met/{self.rank}", "yes")
             if self.rank == 0:
@@ -189,6 +184,16 @@ class GlooMail(Mail):
     def _abandon(self) -> None:
         """Never destroy in a forked process what belongs to threads of another one."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object((self._group, self._store, self._sending)))
+
+
+def process_group(store: Any, rank: int, size: int, host: str, limit: datetime.timedelta) -> Any:
+    """A process group of gloo, which the others reach at a name or address of this machine."""
+    from torch.distributed import ProcessGroupGloo
+
+    options = ProcessGroupGloo._Options()
+    options._devices = [ProcessGroupGloo.create_device(hostname=host)]
+    options._timeout = limit
+    return ProcessGroupGloo(store, rank, size, options)
 
 
 def address_towards(address: str, port: int) -> str:

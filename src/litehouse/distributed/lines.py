@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from litehouse.distributed.mail import MAX_BUSY, Key, Mail
+from litehouse.engines.torch.ipc import card
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError, LitehouseError, RankError
 
@@ -62,9 +63,8 @@ def backend_for(place: torch.device) -> str:
 
 def card_of(place: torch.device, machine: str) -> str:
     """What tells a GPU from all others; empty for the CPU."""
-    if place.type != "cuda":
-        return ""
-    return f"{machine}/{torch.cuda.get_device_properties(place).uuid}"
+    found = card(place)
+    return f"{machine}/{found}" if found else ""
 
 
 def open_lines(mail: Mail, place: torch.device, address: str) -> Lines:
@@ -154,12 +154,9 @@ class Lines:
                 made = distributed.ProcessGroupNCCL(store, place, size, options)
                 made.eager_connect_single_device(self.place)
             return made
-        from litehouse.distributed.gloo import address_towards
+        from litehouse.distributed.gloo import address_towards, process_group
 
-        options = distributed.ProcessGroupGloo._Options()
-        options._devices = [distributed.ProcessGroupGloo.create_device(hostname=address_towards(self._address, 1))]
-        options._timeout = limit
-        return distributed.ProcessGroupGloo(store, place, size, options)
+        return process_group(store, place, size, address_towards(self._address, 1), limit)
 
     def _in_time(self, work: Callable[[], Any]) -> Any:
         """What some work gives that waits for other ranks, and could do so for ever."""

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from litehouse.distributed.collectives import EXCHANGES, Call, Wait
 from litehouse.distributed.exchange import Exchange, call_dtype
 from litehouse.distributed.mail import Key, Mail
+from litehouse.distributed.meanings import FOR_ONE
 from litehouse.distributed.segments import AS_FLOAT, Begin, Segment, Step
 from litehouse.engines.base import Program, Runner, Stoppable
 from litehouse.errors import EngineError, RankError
@@ -27,7 +28,6 @@ class Part:
     program: Program
 
 
-FOR_ONE = {"Reduce", "CollectiveGather"}  # whose results the other ranks get without a meaning
 Compile = Callable[[Segment, Sequence[np.ndarray]], Part]
 """Compiles a segment for arrays of these shapes, when it is first run with them."""
 

@@ -24,7 +24,7 @@ from litehouse.distributed.program import Part, SegmentedProgram
 from litehouse.distributed.ranks import ALONE, LOOPBACK, find_place
 from litehouse.distributed.segments import Segment, Step, cut, find, part_of
 from litehouse.distributed.slicing import slip
-from litehouse.engines.base import GivenWeights, Names, Program
+from litehouse.engines.base import GivenWeights, Names, OneForm, Program
 from litehouse.engines.choice import Choice
 from litehouse.engines.progress import SILENT, Progress
 from litehouse.engines.select import Selected, select
@@ -133,7 +133,7 @@ class _SizeError(EngineError):
     """There are more or fewer processes than the file is for: nobody knows who else there is to be told."""
 
 
-class RankedEngine(GivenWeights):
+class RankedEngine(GivenWeights, OneForm):
     """Compiles the segments of one model with the engines that suit them."""
 
     name = "ranks"
@@ -198,14 +198,6 @@ class RankedEngine(GivenWeights):
             progress.step(f"building segment {place + 1} of {len(segments)}")
             self.parts[segment] = self._compiled(model, options, segment)
         return self._program(model, options, self.parts)
-
-    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
-        """None: its segments have theirs."""
-        return ()
-
-    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
-        """Nothing: no kernels are made in a run."""
-        return 0.0
 
     def compile(
         self,

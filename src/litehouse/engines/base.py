@@ -77,7 +77,8 @@ class Engine(Protocol):
 
     Attributes:
         name: The name, as in `Options.engine`.
-        capabilities: What it offers beyond running: "affinity", "inter_op", "keeps" (programs that can be saved).
+        capabilities: What it offers beyond running: "affinity", "inter_op", "keeps" (programs that can be saved),
+            "arena" (its programs hold all weights themselves, on a device), "ranks" (one part of a job).
     """
 
     name: str
@@ -149,6 +150,18 @@ class Engine(Protocol):
             EngineError: The engine does not take it.
         """
         ...
+
+
+class OneForm:
+    """An engine that builds a model in one form alone: it decides by itself."""
+
+    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
+        """No other."""
+        return ()
+
+    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
+        """Nothing: no kernels are made in a run."""
+        return 0.0
 
 
 class GivenWeights:

@@ -65,7 +65,7 @@ def build(model: Model, options: Options) -> Selected:
     with shown(model.path) as progress:
         built_with_others = _ranked(model, options, progress, cache, key)
     if built_with_others is not None:
-        give_back_memory()
+        _give_back(model, options)
         return built_with_others
     with shown(model.path) as progress, cache.turn(key, WAIT_SECONDS, progress.step) as has_waited:
         found = _find(cache, key, model, options) if has_waited else None

@@ -14,7 +14,7 @@ import numpy as np
 from litehouse.cores import neighbours
 from litehouse.cores.affinity import cores_for, pinned
 from litehouse.cores.budget import thread_budget
-from litehouse.engines.base import GivenWeights, Names, Runner, Stoppable
+from litehouse.engines.base import GivenWeights, Names, OneForm, Runner, Stoppable
 from litehouse.engines.onnxruntime_bound import BoundPairRunner, BoundRunner, Buffers, small_buffers, stopping
 from litehouse.engines.onnxruntime_providers import (
     TENSORRT,
@@ -54,7 +54,7 @@ TAKE_CONSTANTS = ["LayerNormFusionL1", "LayerNormFusionL2", "SimplifiedLayerNorm
 NO_ENTRIES: Mapping[str, str] = MappingProxyType({})
 
 
-class OnnxRuntimeEngine(GivenWeights):
+class OnnxRuntimeEngine(GivenWeights, OneForm):
     """Runs models with ONNX Runtime."""
 
     name = "onnxruntime"
@@ -71,14 +71,6 @@ class OnnxRuntimeEngine(GivenWeights):
         except ImportError as error:
             return f"onnxruntime does not import ({error}); reinstall litehouse"
         return refusal(onnxruntime, options)
-
-    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
-        """None: the engine decides by itself."""
-        return ()
-
-    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
-        """Nothing: no kernels are made in a run."""
-        return 0.0
 
     def compile(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse.cores.budget import thread_budget
-from litehouse.engines.base import GivenWeights, Names, Stoppable
+from litehouse.engines.base import GivenWeights, Names, OneForm, Stoppable
 from litehouse.errors import EngineError
 from litehouse.options import Options
 
@@ -28,7 +28,7 @@ HINTS = {"fp32": "f32", "fp16": "f16", "bf16": "bf16"}
 BLOB = "compiled.blob"
 
 
-class OpenVinoEngine(GivenWeights):
+class OpenVinoEngine(GivenWeights, OneForm):
     """Runs models with OpenVINO on the CPU."""
 
     name = "openvino"
@@ -50,14 +50,6 @@ class OpenVinoEngine(GivenWeights):
         except ImportError as error:
             return f"openvino does not import ({error}); reinstall litehouse"
         return None
-
-    def forms(self, model: Model, options: Options, precision: str) -> tuple[str, ...]:  # noqa: ARG002
-        """None: the engine decides by itself."""
-        return ()
-
-    def making_seconds(self, model: Model, form: str) -> float:  # noqa: ARG002
-        """Nothing: no kernels are made in a run."""
-        return 0.0
 
     def compile(
         self,

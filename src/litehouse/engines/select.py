@@ -268,15 +268,18 @@ def _challenge(
             rival = _compiled(candidate, model, options, progress)
             if not making or _makes_kernels(rival, samples, budget, doubts, progress):
                 built += [rival, *_plain(rival, model, options, progress)]
+    remarks = "".join(f"; {text}" for text in budget.left_out) + _unused(options, built)
+    is_untried = budget.left_out or options.device_kind != "cpu"
+    alone = ("nothing else was tried" if is_untried else "nothing else can run it") + remarks
+    if len(built) == 1 and not counts(model, options):  # there is nothing to time
+        return first.selected(alone)
     crowding = Crowding((options.threads or thread_budget()) * options.workers)
     heat = _raced(options, built, samples, budget, progress)
     parts = _in_parts(heat, model, options, progress)
     if parts:
         heat = _raced(options, [heat.winner, *parts], samples, budget, progress, before=heat)
-    remarks = "".join(f"; {text}" for text in budget.left_out) + _unused(options, built)
-    if len(built) + len(parts) == 1:
-        is_untried = budget.left_out or options.device_kind != "cpu"
-        return first.selected(("nothing else was tried" if is_untried else "nothing else can run it") + remarks)
+    elif len(built) == 1:
+        return first.selected(alone)
     if options.device_kind == "cpu" and crowding.is_felt():
         doubts.append("the machine was busy with other work")
     return heat.winner.selected(heat.reason + remarks, heat.figures)

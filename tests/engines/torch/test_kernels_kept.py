@@ -143,11 +143,7 @@ Workplace(Cache(pathlib.Path(sys.argv[1])), "key").make(lambda: os._exit(7))
 def test_what_a_process_left_that_died_is_not_used(cache: Cache) -> None:
     kept = Workplace(cache, "key").make(_make)
     assert not [name for name in os.listdir(kept) if name.startswith(".")]
-    code = (
-        "import os, pathlib, sys; from litehouse.cache import Cache; from litehouse.engines.torch import kernels_kept\n"
-    )
-    code += "kernels_kept.Workplace(Cache(pathlib.Path(sys.argv[1])), 'key').make(lambda: os._exit(7))"
-    command = [sys.executable, "-c", code, str(cache.folder)]
+    command = [sys.executable, "-c", DYING, str(cache.folder)]
     assert subprocess.run(command, timeout=SECONDS, check=False).returncode == 7
     assert [name for name in os.listdir(kept) if name.startswith(kernels_kept.MARK)]
     assert Workplace(cache, "key").make(lambda: os.path.exists(_folder() / "kernel.bin")) is False

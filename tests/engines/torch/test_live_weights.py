@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -122,6 +123,19 @@ def test_a_tensor_of_16_bits_as_a_weight() -> None:
     session = litehouse.load(mlp(), engine="torch", updatable=["w1"], cache=False)
     with pytest.raises(WeightError, match=r"'w1' must be float32 .*, not bfloat16"):
         session.update_weights({"w1": torch.zeros(session.weights["w1"].shape, dtype=torch.bfloat16)})
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda new: new.to_sparse(), "'w1' must be a numpy array, not Tensor"),
+        (lambda new: new.to("meta"), "'w1' must be a numpy array, not Tensor"),
+    ],
+)
+def test_tensors_that_are_no_such_weight_are_refused(made: Callable[[Any], Any], message: str) -> None:
+    session = litehouse.load(mlp(), engine="torch", updatable=["w1"], cache=False)
+    with pytest.raises(WeightError, match=message):
+        session.update_weights({"w1": made(torch.ones(session.weights["w1"].shape))})
 
 
 def test_what_is_no_number_is_refused_and_nothing_changes() -> None:

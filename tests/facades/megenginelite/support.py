@@ -3,7 +3,8 @@
 import numpy as np
 
 from conftest import FIXTURES
-from megenginelite import LiteLayout, LiteNetwork, LiteTensor
+from litehouse.device import DeviceArray
+from megenginelite import LiteDeviceType, LiteLayout, LiteNetwork, LiteTensor
 
 MODELS = FIXTURES / "mge_lite"
 
@@ -55,6 +56,17 @@ def tensor(*shape, dtype="float32"):
     made = LiteTensor(LiteLayout(list(shape), dtype))
     made.set_data_by_copy(counted(*shape, dtype=dtype))
     return made
+
+
+def on_device(*shape, dtype="float32"):
+    """The same on a GPU."""
+    made = LiteTensor(LiteLayout(list(shape), dtype), LiteDeviceType.LITE_CUDA)
+    made.set_data_by_copy(counted(*shape, dtype=dtype))
+    return made
+
+
+def is_on_device(made):
+    return isinstance(made._array, DeviceArray)
 
 
 def address(made):

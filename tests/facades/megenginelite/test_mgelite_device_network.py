@@ -6,10 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from facades.megenginelite.support import ROW, address, arrays, counted, feed, load, path, run, score
+from facades.megenginelite.support import (
+    ROW,
+    address,
+    arrays,
+    counted,
+    feed,
+    is_on_device,
+    load,
+    on_device,
+    path,
+    run,
+    score,
+)
 
 from conftest import assert_close
-from litehouse.device import DeviceArray
 from megenginelite import (
     LiteConfig,
     LiteDataType,
@@ -31,12 +42,6 @@ CPU, CUDA = LiteDeviceType.LITE_CPU, LiteDeviceType.LITE_CUDA
 FLOAT = LiteDataType.LITE_FLOAT
 
 
-def on_device(*shape, dtype="float32"):
-    made = LiteTensor(LiteLayout(list(shape), dtype), CUDA)
-    made.set_data_by_copy(counted(*shape, dtype=dtype))
-    return made
-
-
 def ios(inputs=(), outputs=()):
     """Declares these to be on the device."""
     return LiteNetworkIO([[name, False] for name in inputs], [[name, False] for name in outputs])
@@ -44,10 +49,6 @@ def ios(inputs=(), outputs=()):
 
 def load_on_gpu(name="tiny", inputs=(), outputs=(), option=None):
     return load(name, LiteConfig(CUDA, option), ios(inputs, outputs))
-
-
-def is_on_device(made):
-    return isinstance(made._array, DeviceArray)
 
 
 TYPES = ("bool", "float16", "int8", "int16", "int32", "uint8", "uint16")

@@ -4,11 +4,10 @@ import ctypes
 
 import numpy as np
 import pytest
-from facades.megenginelite.support import address, counted
+from facades.megenginelite.support import address, counted, is_on_device, on_device
 from facades.megenginelite.support import tensor as on_host
 
 from conftest import REAL_GPU
-from litehouse.device import DeviceArray
 from megenginelite import LiteDataType, LiteDeviceType, LiteGlobal, LiteLayout, LiteTensor, LiteTensorConcat
 
 pytestmark = pytest.mark.usefixtures("gpu")
@@ -18,13 +17,6 @@ HOST_ONLY = r"set_data_by_share can only apply in cpu tensor or pinned tensor\."
 TYPES = ["float32", "float16", "int32", "int16", "int8", "uint8", "uint16"]
 
 
-def on_device(*shape, dtype="float32"):
-    """A tensor on the GPU with the numbers from 0 on."""
-    made = LiteTensor(LiteLayout(list(shape), dtype), CUDA)
-    made.set_data_by_copy(counted(*shape, dtype=dtype))
-    return made
-
-
 def pinned(*shape, dtype="float32"):
     made = LiteTensor(LiteLayout(list(shape), dtype), CUDA, is_pinned_host=True)
     made.set_data_by_copy(counted(*shape, dtype=dtype))
@@ -32,10 +24,6 @@ def pinned(*shape, dtype="float32"):
 
 
 KINDS = {"host": on_host, "pinned": pinned, "device": on_device}
-
-
-def is_on_device(made):
-    return isinstance(made._array, DeviceArray)
 
 
 class TestDevices:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import torch
 
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.values import Tensor
+from litehouse.errors import EngineError
 
 _here = threading.local()
+Wrong = list[tuple[Any, list[str]]]
+"""Flags that tell whether something is so, as a tensor or an array of them, and what each of them means."""
 
 
 class Doubts:
@@ -77,6 +81,14 @@ def must_not_wait(tensor: Tensor) -> bool:
     return tensor.device.type != "cpu" or (is_rehearsed() and is_noted)
 
 
-def first_wrong(flags: Sequence[bool], texts: Sequence[str]) -> str:
-    """The text of the first doubt that was right; empty where none was."""
-    return next((text for flag, text in zip(flags, texts, strict=True) if flag), "")
+def check(wrong: Wrong, where: str = "") -> None:
+    """Raise EngineError with the text of the first doubt that was right; the device has finished the run.
+
+    Args:
+        wrong: What the run has noted.
+        where: What the text begins with.
+    """
+    for flags, texts in wrong:
+        for flag, text in zip(flags.tolist(), texts, strict=True):
+            if flag:
+                raise EngineError(f"{where}{text}")

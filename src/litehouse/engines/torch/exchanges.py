@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from litehouse.distributed.meanings import DIRECTIONS, FOR_ONE, MUST_MATCH, edge
 from litehouse.engines.torch.frame import NONE, WIDER, Frame, Step
 from litehouse.engines.torch.values import Tensor, name_of
 from litehouse.errors import RankError
@@ -20,11 +21,7 @@ REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "max": torch.maximum,
     "min": torch.minimum,
 }
-# Ops to which all ranks give tensors of one dtype and shape.
-MUST_MATCH = {"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", "Broadcast", "Reduce", "CollectiveGather"}
-FOR_ONE = {"Reduce", "CollectiveGather"}  # whose results the other ranks get without a meaning
 COUNTS = (1, 2)  # the inputs of AlltoAllV whose numbers must be known
-DIRECTIONS = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))  # as on the CPU
 
 Kind = tuple[str, tuple[int, ...]]
 """The dtype and the shape of a tensor."""
@@ -143,8 +140,7 @@ class TorchExchange:
         if self.op == "NeighborExchangeV2":
             lengths = self.attributes["send_lens"]
             for direction, place in self.neighbours("send_rank_ids"):
-                edge = _edge(direction, lengths, tensors[0].shape[-2:])
-                found[place].append(tensors[0][(..., *edge)])
+                found[place].append(tensors[0][(..., *edge(direction, lengths, tensors[0].shape[-2:]))])
         else:
             for tensor, place in zip(tensors, self.attributes.get("send_rank_ids", ()), strict=True):
                 found[self.at(place)].append(tensor)
@@ -320,11 +316,3 @@ def from_bytes(data: Tensor, kind: Kind) -> Tensor:
     if data.storage_offset() % dtype.itemsize:
         data = data.clone()
     return data.view(dtype).reshape(kind[1])
-
-
-def _edge(direction: tuple[int, int], lengths: Sequence[int], size: Sequence[int]) -> tuple[slice, slice]:
-    """The part of an image that lies towards a neighbour."""
-    found = []
-    for way, (before, behind), whole in zip(direction, (lengths[:2], lengths[2:]), size, strict=True):
-        found.append((slice(0, before), slice(0, whole), slice(whole - behind, whole))[way + 1])
-    return found[0], found[1]

@@ -22,17 +22,12 @@ TRAVELS_AS: dict[str, np.dtype[Any]] = {
 
 
 class Fallback:
-    """One node, in a model of its own. What it gives is on the CPU.
-
-    Attributes:
-        is_used: Whether it has run.
-    """
+    """One node, in a model of its own. What it gives is on the CPU."""
 
     def __init__(self, node: ir.Node, versions: dict[str, int], path: str) -> None:
         """Remember the node; sessions are made when it runs, as the types of its inputs are known then."""
         self._node, self._versions, self._path = node, versions, path
         self._sessions: dict[tuple[str, ...], tuple[Any, dict[int, np.dtype[Any]]]] = {}
-        self.is_used = False
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, tensors on the CPU; None for one that is left out."""
@@ -41,7 +36,6 @@ class Fallback:
         key = tuple(f"{name} {_kind(array)}" for name, array in feed.items())
         if key not in self._sessions:
             self._sessions[key] = self._open(arrays)
-        self.is_used = True
         session, kinds = self._sessions[key]
         try:
             found = session.run(None, {name: _sent(array) for name, array in feed.items()})

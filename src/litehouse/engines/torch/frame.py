@@ -230,7 +230,7 @@ class Frame:
         self.told: Any = None
         self.is_dry = False
         self.finish: Callable[[], None] | None = None
-        self.wrong: list[tuple[Tensor, list[str]]] = []
+        self.wrong: doubts.Wrong = []
 
     def copy(self) -> Frame:
         """Another frame with the same values."""

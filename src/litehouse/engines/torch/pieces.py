@@ -18,8 +18,9 @@ import torch
 from litehouse.apart import apart
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
+from litehouse.engines.torch.doubts import Wrong
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
-from litehouse.engines.torch.values import Tensor, as_array
+from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ MIN_SEEN_FULL = 32  # times, where another one must make room: to capture takes 
 MIN_STEPS = 2  # of a piece that is worth capturing
 ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 Key = tuple[Any, ...]
-Wrong = list[tuple[Tensor, list[str]]]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
 recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile
@@ -110,7 +110,8 @@ class Capture:
             KernelsError: No kernels can be made for it.
         """
         self.inputs = {slot: _like(frame, slot) for slot in piece.reads if frame.varies(slot)}
-        self._staging = {slot: pinned(own) for slot, own in self.inputs.items() if frame.device[slot] is None}
+        staged = [slot for slot, own in self.inputs.items() if frame.device[slot] is None and own.is_cuda]
+        self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
         self._frame, self._piece = frame.copy(), piece
         self._frame.fed.clear()
         for slot in range(len(self._frame.device)):
@@ -257,11 +258,6 @@ def _nothing_freed() -> Iterator[None]:
 def _like(frame: Frame, slot: int) -> Tensor:
     """New memory for what a slot has."""
     return torch.empty_like(frame.anywhere(slot), device=frame.place)
-
-
-def pinned(like: Tensor) -> Tensor | None:
-    """Memory of the CPU from which a GPU copies by itself; None on the CPU."""
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=True) if like.device.type == "cuda" else None
 
 
 class Piece:

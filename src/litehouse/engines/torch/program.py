@@ -13,19 +13,21 @@ import numpy as np
 import torch
 
 from litehouse.apart import apart
+from litehouse.device import MAX_STAGED
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
 from litehouse.engines.torch.compiled import Kernels
-from litehouse.engines.torch.doubts import first_wrong
+from litehouse.engines.torch.doubts import check
+from litehouse.engines.torch.engine import COMPILED, LAST
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.pieces import Piece, WaitsError, Wrong, cut
+from litehouse.engines.torch.pieces import Piece, WaitsError, cut
 from litehouse.engines.torch.precision import computing
-from litehouse.engines.torch.shortcut import MAX_STAGED, Shortcut, unless_wrong
+from litehouse.engines.torch.shortcut import Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
 from litehouse.engines.torch.tensors import adopt
-from litehouse.engines.torch.values import Tensor, as_array, as_tensor
+from litehouse.engines.torch.values import Tensor, as_array, as_tensor, pinned
 from litehouse.errors import EngineError, RankError
 
 log = logging.getLogger(__name__)
@@ -71,15 +73,15 @@ class TorchProgram:
         self.told: Any = None  # what ranks have told each other about the sizes of the run that begins
         self.watch: Callable[[Any], None] | None = None  # waits for a stream on which other ranks may be missing
         self.fed = lowered.block.inputs[: len(names.fed) - names.live]
-        self.is_compiled, self.kernels = "compiled" in form, Kernels(is_last="last" in form, workplace=workplace)
+        self.is_compiled, self.kernels = COMPILED in form, Kernels(is_last=LAST in form, workplace=workplace)
         tensors = {slot: lowered.constants[slot] for slot in lowered.on_device}
-        self.arena = Arena(_channels_last(lowered, tensors) if "last" in form else tensors, place, shared, others)
+        self.arena = Arena(_channels_last(lowered, tensors) if LAST in form else tensors, place, shared, others)
         self.weights: list[Any] = [None] * len(lowered.constants)
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
         self._lock = threading.Lock()
-        self._told: set[Step] = set()
-        self.tell(lowered.lacking)
+        self._warned: set[Step] = set()
+        self.warn(lowered.lacking)
 
         constant = {slot for slot, value in enumerate(lowered.constants) if value is not None}
         derived = {slot for step in lowered.derived for slot in step.outputs}
@@ -100,7 +102,7 @@ class TorchProgram:
                     frame.device[slot] = None
         with torch.no_grad(), computing(self.precision) if self.place.type == "cuda" else contextlib.nullcontext():
             frame.run_noted(self.lowered.derived)
-        _check(frame.wrong)
+        check(frame.wrong)
         for slot in (slot for step in self.lowered.derived for slot in step.outputs if slot != NONE):
             value, before = frame.on_device(slot), self.weights[slot]
             if before is None:
@@ -132,13 +134,13 @@ class TorchProgram:
     @property
     def lacking(self) -> list[str]:
         """The ops that torch lacks, as far as they have run or were never there, with their nodes."""
-        return [str(step) for step in self._told]
+        return [str(step) for step in self._warned]
 
-    def tell(self, lacking: Sequence[Step]) -> None:
+    def warn(self, lacking: Sequence[Step]) -> None:
         """Warn of the ops that torch lacks, once of each."""
         with self._lock:
-            new = [step for step in lacking if step not in self._told]
-            self._told.update(new)
+            new = [step for step in lacking if step not in self._warned]
+            self._warned.update(new)
         if new:
             texts = ", ".join(dict.fromkeys(str(step) for step in new))
             log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", self.names.path, texts)
@@ -220,10 +222,10 @@ class TorchRunner:
             results = [frame.anywhere(slot) for slot in program.lowered.block.outputs]
             self._find_shortcut(given)
             if self._stream is None:
-                _check(frame.wrong)
+                check(frame.wrong)
                 return [as_array(value).copy() for value in results]
             arrays = self._downloaded(results)
-            _check(frame.wrong)
+            check(frame.wrong)
             return arrays
 
     def _find_shortcut(self, inputs: Sequence[Any]) -> None:
@@ -268,9 +270,10 @@ class TorchRunner:
         if self._stream is None:
             yield None
             return
-        caller = torch.cuda.current_stream(self._program.place)
+        caller, last = torch.cuda.current_stream(self._program.place), self._last
         self._follow(self._stream)
-        self._stream.wait_stream(caller)
+        if caller != last:  # which was waited for
+            self._stream.wait_stream(caller)
         try:
             yield caller
         finally:
@@ -282,10 +285,9 @@ class TorchRunner:
             self._reading.synchronize()
             self._reading = None
 
-    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:
+    def run_stoppable(self, inputs: Sequence[np.ndarray], stoppable: Stoppable) -> list[np.ndarray]:  # noqa: ARG002
         """The outputs for these inputs; a run is short, and is not stopped."""
-        with _told(stoppable):
-            return self.run(inputs)
+        return self.run(inputs)
 
     @contextlib.contextmanager
     def _at_work(self) -> Iterator[None]:
@@ -331,7 +333,7 @@ class TorchRunner:
         """Cut the steps anew, now that more is known of them."""
         self._waiting |= waiting
         self._cut()
-        self._program.tell([step for step in waiting if step.is_lacking])
+        self._program.warn([step for step in waiting if step.is_lacking])
 
     def _downloaded(self, results: Sequence[Any]) -> list[np.ndarray]:
         assert self._stream is not None
@@ -340,7 +342,7 @@ class TorchRunner:
             if isinstance(value, torch.Tensor) and value.is_cuda and value.nbytes <= MAX_STAGED:
                 staging = self._staging.get(place)
                 if staging is None or staging.shape != value.shape or staging.dtype != value.dtype:
-                    staging = self._staging[place] = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+                    staging = self._staging[place] = pinned(value)
                 small[place] = staging.copy_(value, non_blocking=True)
         self._wait()
         return [
@@ -369,20 +371,3 @@ def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Te
         else tensor
         for slot, tensor in tensors.items()
     }
-
-
-def _check(wrong: Wrong) -> None:
-    """Raise where a run was told wrong; the device has finished it."""
-    for flags, texts in wrong:
-        text = first_wrong(flags.tolist(), texts)
-        if text:
-            raise EngineError(text)
-
-
-@contextlib.contextmanager
-def _told(stoppable: Stoppable) -> Iterator[None]:
-    stoppable(lambda: None)
-    try:
-        yield
-    finally:
-        stoppable(None)

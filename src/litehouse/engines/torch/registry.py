@@ -65,8 +65,8 @@ def op(
     """Register a function under the ONNX names of its op.
 
     Its positional parameters are the op's inputs, None where one is left out; its keyword parameters are the op's
-    attributes, with ONNX's own names and defaults. Lists of numbers are lists, text is str, tensors are on the CPU, and
-    graphs are functions. It computes on whatever device its inputs are on, and changes none of them.
+    attributes, with ONNX's own names and defaults. Lists of numbers are lists, text is str, and tensors are on the
+    CPU. It computes on whatever device its inputs are on, and changes none of them.
 
     Args:
         *names: The op's names.

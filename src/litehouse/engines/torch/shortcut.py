@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from litehouse.engines.torch.doubts import first_wrong
+from litehouse.device import MAX_STAGED
+from litehouse.engines.torch.doubts import Wrong, check
 from litehouse.engines.torch.frame import Frame
-from litehouse.engines.torch.pieces import Capture, Recording, Wrong, is_short_of_memory
-from litehouse.engines.torch.values import Tensor, as_array
+from litehouse.engines.torch.pieces import Capture, Recording, is_short_of_memory
+from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError
 
-MAX_STAGED = 1 << 22  # bytes of an array that is copied through memory which the GPU reads and writes by itself
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
 ALIGNED = 16  # bytes: what kernels may expect of the places of inputs
 MAX_BOUND = 8  # places that inputs are read from without a copy
@@ -42,11 +42,11 @@ class Arrays:
             given: The slots of its outputs.
             arrays: What comes first: on the CPU, the steps run when they are captured.
         """
-        inputs = {slot: _on_cpu(own) for slot, own in capture.inputs.items()}
+        inputs = {slot: pinned(own) for slot, own in capture.inputs.items()}
         self.inputs = [(place, as_array(inputs[slot])) for place, slot in enumerate(fed) if slot in inputs]
         self.fill(arrays)
-        outputs = {slot: _on_cpu(capture.own.device[slot]) for slot in given}
-        flags = [_on_cpu(flags) for flags, _ in capture.own.wrong]
+        outputs = {slot: pinned(capture.own.device[slot]) for slot in given}
+        flags = [pinned(flags) for flags, _ in capture.own.wrong]
 
         def before() -> None:
             for slot, source in inputs.items():
@@ -133,9 +133,7 @@ class Shortcut:
             finally:
                 torch.cuda.set_stream(before)
             stream.synchronize()
-        for flags, texts in way.flags:
-            if text := first_wrong(flags.tolist(), texts):
-                raise EngineError(f"{self._path}: torch failed while running: {text}")
+        check(way.flags, f"{self._path}: torch failed while running: ")
         return [array.copy() for array in way.outputs]
 
     def run_tensors(self, inputs: Sequence[Tensor], stream: Any) -> list[Tensor]:
@@ -189,11 +187,6 @@ def _is_alike(tensor: Tensor, own: Tensor) -> bool:
     """Whether kernels for a tensor can read another one instead."""
     is_there: bool = tensor.device == own.device and tensor.data_ptr() % ALIGNED == 0
     return is_there and tensor.stride() == own.stride()
-
-
-def _on_cpu(like: Tensor) -> Tensor:
-    """Memory of the CPU, which the device reads and writes by itself."""
-    return torch.empty(like.shape, dtype=like.dtype, pin_memory=like.is_cuda)
 
 
 def unless_wrong(result: Tensor, wrong: Wrong) -> Tensor:

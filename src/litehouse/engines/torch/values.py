@@ -83,6 +83,11 @@ def as_tensor(array: Any) -> Any:
     return torch.from_numpy(array if array.flags.writeable else _unlocked(array))
 
 
+def pinned(like: Tensor) -> Tensor:
+    """Memory of the CPU for such a tensor, which the device that has it reads and writes by itself."""
+    return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=like.is_cuda)
+
+
 def _text(array: np.ndarray) -> np.ndarray:
     """Text as an array of str; files have it as bytes."""
     made = np.empty(array.shape, object)

@@ -52,54 +52,6 @@ def conv(
     return function(x, w, b, [a.stride for a in axes], padding, [a.dilation for a in axes], group)
 
 
-@op("FusedConv", domain="com.microsoft")
-def fused_conv(
-    x: Tensor,
-    w: Tensor,
-    b: Tensor | None = None,
-    z: Tensor | None = None,
-    *,
-    activation: str = "",
-    activation_params: list[float] | None = None,
-    auto_pad: str = "NOTSET",
-    dilations: list[int] | None = None,
-    group: int = 1,
-    kernel_shape: list[int] | None = None,
-    pads: list[int] | None = None,
-    strides: list[int] | None = None,
-) -> Tensor:
-    y = conv(
-        x,
-        w,
-        b,
-        auto_pad=auto_pad,
-        dilations=dilations,
-        group=group,
-        kernel_shape=kernel_shape,
-        pads=pads,
-        strides=strides,
-    )
-    return _activated(y if z is None else y + z, activation, activation_params or [])
-
-
-def _activated(x: Tensor, name: str, parameters: list[float]) -> Tensor:
-    plain: dict[str, Callable[[Tensor], Tensor]] = {
-        "": lambda x: x,
-        "Relu": torch.relu,
-        "Sigmoid": torch.sigmoid,
-        "Tanh": torch.tanh,
-    }
-    if name in plain and not parameters:
-        return plain[name](x)
-    if name == "LeakyRelu" and len(parameters) == 1:
-        return functional.leaky_relu(x, parameters[0])
-    if name == "Clip" and len(parameters) == 2:
-        return x.clamp(parameters[0], parameters[1])
-    if name == "HardSigmoid" and len(parameters) == 2:
-        return (x * parameters[0] + parameters[1]).clamp(0, 1)
-    raise LackingError(f"the activation {name} with {len(parameters)} parameters")
-
-
 @op("ConvTranspose")
 def conv_transpose(
     x: Tensor,

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
+from litehouse.distributed.meanings import PARTED_BYTES
 from litehouse.engines.torch.exchanges import Call, bytes_of, from_bytes, kind_of, nbytes_of
 from litehouse.engines.torch.values import Tensor, name_of
 from litehouse.errors import RankError
-
-PARTED_BYTES = 1 << 16  # from here on, three and more ranks reduce a part each: less is sent in all
 
 
 def all_reduce(call: Call, x: Tensor) -> list[Tensor]:

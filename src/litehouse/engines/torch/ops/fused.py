@@ -7,7 +7,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
-from litehouse.engines.torch.ops.activation import leaky_relu, swish
+from litehouse.engines.torch.ops.activation import swish
+from litehouse.engines.torch.ops.convolution import conv
 from litehouse.engines.torch.ops.matrix import gemm
 from litehouse.engines.torch.ops.normalization import layer_norm, rms_norm, scaled
 from litehouse.engines.torch.registry import LackingError, op
@@ -53,11 +54,25 @@ def fused_matmul(
     return product if alpha == 1.0 else product * alpha
 
 
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+PLAIN: dict[str, Callable[[Tensor], Tensor]] = {
+    "": lambda x: x,
     "Relu": torch.relu,
     "Sigmoid": torch.sigmoid,
     "Tanh": torch.tanh,
 }
+
+
+def _activated(x: Tensor, name: str, parameters: list[float]) -> Tensor:
+    """What an op of several gives, by the function that it ends with."""
+    if name in PLAIN and not parameters:
+        return PLAIN[name](x)
+    if name == "LeakyRelu" and len(parameters) == 1:
+        return F.leaky_relu(x, parameters[0])
+    if name == "Clip" and len(parameters) == 2:
+        return x.clamp(parameters[0], parameters[1])
+    if name == "HardSigmoid" and len(parameters) == 2:
+        return (x * parameters[0] + parameters[1]).clamp(0, 1)
+    raise LackingError(f"the activation {name} with {len(parameters)} parameters")
 
 
 @op("FusedGemm", domain=MICROSOFT)
@@ -74,13 +89,37 @@ def fused_gemm(
     transB: int = 0,  # noqa: N803
 ) -> Tensor:
     found: Tensor = gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
-    if activation == "LeakyRelu" and activation_alpha is not None:
-        found = leaky_relu(found, alpha=activation_alpha)
-    elif activation in ACTIVATIONS:
-        found = ACTIVATIONS[activation](found)
-    elif activation:
-        raise LackingError(f"FusedGemm with {activation}")
-    return found
+    return _activated(found, activation, [] if activation_alpha is None else [activation_alpha])
+
+
+@op("FusedConv", domain=MICROSOFT)
+def fused_conv(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None = None,
+    z: Tensor | None = None,
+    *,
+    activation: str = "",
+    activation_params: list[float] | None = None,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    pads: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    y: Tensor = conv(
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        pads=pads,
+        strides=strides,
+    )
+    return _activated(y if z is None else y + z, activation, activation_params or [])
 
 
 @op("SkipLayerNormalization", domain=MICROSOFT)

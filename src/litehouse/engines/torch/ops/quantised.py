@@ -5,13 +5,11 @@ Products of small integers are summed in float64, which holds them exactly: torc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
-import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
 from litehouse.engines.torch.ops.casts import FLOAT8, cast_to
 from litehouse.engines.torch.ops.common import divided
+from litehouse.engines.torch.ops.convolution import conv
 from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
@@ -56,10 +54,10 @@ def quantize_linear(
     dtype = zero.dtype if zero is not None else dtype_of(output_dtype) if output_dtype else torch.uint8
     if dtype is None or precision not in (0, 1) or (dtype not in LIMITS and dtype not in FLOAT8):
         raise LackingError(f"QuantizeLinear to {dtype}, in the dtype {precision}")
-    divided = x.float() / _spread(scale, x, axis, block_size).float()
+    quotient = x.float() / _spread(scale, x, axis, block_size).float()
     if dtype in FLOAT8:
-        return cast_to(divided, dtype, saturate)
-    return _rounded(divided, None if zero is None else _spread(zero, x, axis, block_size), dtype)
+        return cast_to(quotient, dtype, saturate)
+    return _rounded(quotient, None if zero is None else _spread(zero, x, axis, block_size), dtype)
 
 
 @op("DequantizeLinear", domain="com.microsoft")
@@ -144,42 +142,6 @@ def dynamic_quantize_matmul(
     return matmul_integer_to_float(small, b, a_scale, b_scale, a_zero, b_zero, bias)
 
 
-def _convolved(
-    x: Tensor,
-    w: Tensor,
-    *,
-    auto_pad: str,
-    dilations: Sequence[int] | None,
-    group: int,
-    pads: Sequence[int] | None,
-    strides: Sequence[int] | None,
-) -> Tensor:
-    """The exact convolution of integers that are float64 here."""
-    rank = x.ndim - 2
-    if not 1 <= rank <= 3:
-        raise LackingError(f"a convolution over {rank} axes")
-    strides, dilations = list(strides or [1] * rank), list(dilations or [1] * rank)
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        pads = _same(x.shape[2:], w.shape[2:], strides, dilations, is_upper=auto_pad == "SAME_UPPER")
-    elif auto_pad == "VALID" or not pads:
-        pads = [0] * (2 * rank)
-    order = [pads[place + side * rank] for place in reversed(range(rank)) for side in (0, 1)]
-    convolve = (F.conv1d, F.conv2d, F.conv3d)[rank - 1]
-    return convolve(F.pad(x, order), w, None, strides, 0, dilations, group)
-
-
-def _same(
-    sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], *, is_upper: bool
-) -> list[int]:
-    """The pads with which there is one result for each stride."""
-    totals = [
-        max(0, (-(-size // stride) - 1) * stride + (width - 1) * dilation + 1 - size)
-        for size, width, stride, dilation in zip(sizes, kernel, strides, dilations, strict=True)
-    ]
-    smaller, larger = [total // 2 for total in totals], [total - total // 2 for total in totals]
-    return [*smaller, *larger] if is_upper else [*larger, *smaller]
-
-
 def _by_filter(value: Tensor, rank: int) -> Tensor:
     """A scale or zero point of weights, one for each filter where there are several."""
     return value.reshape([-1] + [1] * (rank - 1)) if value.numel() > 1 else value.reshape(())
@@ -195,16 +157,17 @@ def conv_integer(
     auto_pad: str = "NOTSET",
     dilations: list[int] | None = None,
     group: int = 1,
-    kernel_shape: list[int] | None = None,  # noqa: ARG001  (that of the weights)
+    kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    found = _convolved(
+    found: Tensor = conv(
         x.double() if x_zero is None else x.double() - x_zero.reshape(()),
         w.double() if w_zero is None else w.double() - _by_filter(w_zero, w.ndim),
         auto_pad=auto_pad,
         dilations=dilations,
         group=group,
+        kernel_shape=kernel_shape,
         pads=pads,
         strides=strides,
     )
@@ -226,16 +189,17 @@ def qlinear_conv(
     auto_pad: str = "NOTSET",
     dilations: list[int] | None = None,
     group: int = 1,
-    kernel_shape: list[int] | None = None,  # noqa: ARG001
+    kernel_shape: list[int] | None = None,
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ) -> Tensor:
-    found = _convolved(
+    found: Tensor = conv(
         x.double() - x_zero.reshape(()),
         w.double() - _by_filter(w_zero, w.ndim),
         auto_pad=auto_pad,
         dilations=dilations,
         group=group,
+        kernel_shape=kernel_shape,
         pads=pads,
         strides=strides,
     ).round()
