@@ -249,9 +249,9 @@ class TorchRunner:
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
         shortcut = self._shortcuts.get(tuple([tensor.shape for tensor in inputs]))
         if shortcut is not None:
-            if self._stream is not None:
-                self._follow(torch.cuda.current_stream(self._program.place))
-            return shortcut.run_tensors(inputs)
+            stream = None if self._stream is None else torch.cuda.current_stream(self._program.place)
+            self._follow(stream)
+            return shortcut.run_tensors(inputs, stream)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
             given = self._program.lowered.block.outputs

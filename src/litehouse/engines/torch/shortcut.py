@@ -98,6 +98,7 @@ class Shortcut:
         self._arrays: Arrays | None = None
         self._bound: dict[Place, Recording] = {}
         self._times: dict[Place, int] = {}
+        self._streams = {stream}  # that it has run on
 
     def takes(self, inputs: Sequence[np.ndarray]) -> bool:
         """Whether it is a way for these arrays: large ones are better copied from where they are."""
@@ -135,12 +136,20 @@ class Shortcut:
         check(way.flags, f"{self._path}: torch failed while running: ")
         return [array.copy() for array in way.outputs]
 
-    def run_tensors(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def run_tensors(self, inputs: Sequence[Tensor], stream: Any) -> list[Tensor]:
         """The outputs for tensors of the same sizes, on the caller's stream: nobody waits for the GPU.
 
         What comes again and again from the same place is read there.
+
+        Args:
+            inputs: The tensors.
+            stream: That stream, which is the current one; None on the CPU.
         """
         self.capture.use()
+        if stream not in self._streams:
+            self._streams.add(stream)
+            for _, own in self._inputs:
+                own.record_stream(stream)  # who drops the model now does not let others have the memory too early
         key = tuple([_place(inputs[place]) for place, _ in self._inputs])
         recording = self._bound.get(key)
         if recording is None:
