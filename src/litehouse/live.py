@@ -262,6 +262,7 @@ class Live:
 
     def _refuse(self, problems: Sequence[str], label: str = "") -> None:
         if problems:
+            self.engine.keep(self.model, {})  # in the place of what may be on its way to a device
             where = f"{label}, for {self.model.path}" if label else self.model.path
             raise WeightError(f"{where}: nothing was updated: " + "; ".join(problems))
 

@@ -417,6 +417,15 @@ def test_a_kept_copy_is_one() -> None:
     assert own.tensors["w"].max() == 5
 
 
+@pytest.mark.parametrize("wrong", [{"w": np.full((4, 4), np.nan, "f")}, {"w": np.ones((4, 4), "f"), "v": np.ones(1)}])
+def test_a_refused_update_leaves_nothing_on_the_device(wrong: dict[str, np.ndarray]) -> None:
+    data = model([node("MatMul", "x w", "y")], {"x": [4, 4]}, {"y": [4, 4]}, {"w": np.ones((4, 4), "f")})
+    session = litehouse.load(data, engine="torch", updatable=["w"], updatable_mode="in_place", cache=False)
+    with pytest.raises(WeightError, match="nothing was updated"):
+        session.update_weights(wrong)
+    assert not session.model.shelf["torch store"]._uploads
+
+
 def test_large_weights_go_in_parts() -> None:
     shape = (3, PART // 2 + 5)
     array = np.random.default_rng(0).normal(size=shape).astype("f")
