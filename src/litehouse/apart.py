@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 
 
@@ -23,4 +24,13 @@ def apart() -> Iterator[None]:
                 stack.enter_context(torch.autocast(kind, enabled=False))
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
+        yield
+
+
+@contextlib.contextmanager
+def unwarned(*texts: str) -> Iterator[None]:
+    """Without those warnings of torch that begin so: for what was done on purpose, and cannot be done otherwise."""
+    with warnings.catch_warnings():
+        for text in texts:
+            warnings.filterwarnings("ignore", text)
         yield

@@ -89,7 +89,7 @@ def device_fingerprint(device: str) -> str | None:
     if where.type == "cuda":
         found = torch.cuda.get_device_properties(where)
         facts += [found.name, f"{found.major}.{found.minor}", str(found.multi_processor_count), str(found.total_memory)]
-        facts += [str(torch._C._cuda_getDriverVersion()), _driver()]
+        facts.append(_driver())
     else:
         facts.append(f"{split(device)[0]} of the CPU's memory")
     return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()

@@ -328,10 +328,10 @@ def _by_torch(array: Any) -> np.ndarray:
     """What numpy does not take: memory of a GPU, and types that it has from elsewhere."""
     import torch
 
-    from litehouse.engines.torch.values import as_array, pinned
+    from litehouse.engines.torch.values import as_array, fetched
 
     tensor = torch.from_dlpack(array)
-    return as_array(pinned(tensor).copy_(tensor) if tensor.is_cuda else tensor)
+    return fetched(tensor) if tensor.is_cuda else as_array(tensor)
 
 
 def settle(model: Model, options: Options) -> tuple[Model, Options]:

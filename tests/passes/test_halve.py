@@ -257,6 +257,16 @@ def test_weights_that_are_too_large_or_too_small(size: float) -> None:
     assert in_half(graph) == []
 
 
+@pytest.mark.parametrize("op", ["Gemm", "Conv"])
+@pytest.mark.parametrize("size", [0.0, 1e-9, 1e-5])
+def test_biases_that_are_next_to_nothing(op: str, size: float) -> None:
+    """As the means of what comes to a batch normalisation, which was folded, may be."""
+    w, shape = (W, [8, 8]) if op == "Gemm" else (W.reshape(8, 8, 1, 1), [2, 8, 3, 3])
+    weights = {"w": w, "b": drawn(8) * np.float32(size)}
+    graph = halved(model([node(op, "x w b", "a"), node("Relu", "a", "y")], {"x": shape}, {"y": None}, weights))
+    assert in_half(graph) == [op, "Relu"]
+
+
 def test_zeros_are_held() -> None:
     nodes = [node("MatMul", "x w", "a"), node("Add", "a b", "c"), node("MatMul", "c v", "y")]
     graph = halved(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": W, "b": np.zeros(8, "f"), "v": V}))

@@ -26,6 +26,7 @@ FOLLOWING = {
     *("Swish", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
 }
 DECISIONS = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
+BIASED = {"Conv", "ConvTranspose", "Gemm", "Linear"}  # by their third operand
 TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
@@ -184,8 +185,9 @@ def _states_more(node: ir.Node) -> bool:
 def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:
     """Whether half precision has the numbers of an operand, as far as they are constant and the op makes use of them.
 
-    What is smaller as a whole would lose digits, or be 0, as the number that keeps a divisor from being 0. What is
-    larger would be the largest, which is as good for a bound, and for a mask before a softmax.
+    What is smaller as a whole would lose digits, or be 0, as the number that keeps a divisor from being 0. To a sum of
+    products it is a bias that is next to nothing: half precision rounds the sum as much as it. What is larger would be
+    the largest, which is as good for a bound, and for a mask before a softmax.
     """
     if value is None or value.const_value is None or not _is_constant(value):
         return True
@@ -194,7 +196,8 @@ def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:
     if not np.isfinite(most):
         most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if most <= LARGEST:
-        return most == 0 or most >= SMALLEST
+        is_bias = node.op_type in BIASED and value is node.inputs[-1] and len(node.inputs) == 3
+        return most == 0 or most >= SMALLEST or is_bias
     if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
         return True
     return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None

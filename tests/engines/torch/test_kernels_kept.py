@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,43 @@ def test_a_folder_with_damaged_files_is_removed(cache: Cache) -> None:
     assert not kept.exists()
 
 
+def _cut(kept: Path) -> None:
+    (kept / "inner" / "kernel.so").write_bytes(b"ma")
+
+
+def _zero(kept: Path) -> None:
+    (kept / "inner" / "kernel.so").write_bytes(bytes(4))
+
+
+def _remove(kept: Path) -> None:
+    (kept / "inner" / "kernel.so").unlink()
+
+
+def _add(kept: Path) -> None:
+    (kept / "inner" / "other.so").write_bytes(b"made")
+
+
+def _unlist(kept: Path) -> None:
+    (kept / kernels_kept.LIST).unlink()
+
+
+@pytest.mark.parametrize("change", [_cut, _zero, _remove, _add, _unlist])
+def test_files_that_are_not_as_they_were_left_are_not_used(cache: Cache, change: Callable[[Path], None]) -> None:
+    """The compiler would load them as libraries, which can end the process."""
+
+    def make() -> bool:
+        (_folder() / "inner").mkdir(exist_ok=True)
+        was_there = (_folder() / "first").exists()
+        for name in ("first", "inner/kernel.so"):
+            (_folder() / name).write_bytes(b"made")
+        return was_there
+
+    workplace = Workplace(cache, "key")
+    assert [workplace.make(make), workplace.make(make), Workplace(cache, "key").make(make)] == [False, True, True]
+    change(cache.folder / LAYOUT / "kernels" / "key")
+    assert [Workplace(cache, "key").make(make), Workplace(cache, "key").make(make)] == [False, True]
+
+
 DYING = """
 import os, pathlib, sys
 from litehouse.cache import Cache
@@ -142,7 +180,7 @@ Workplace(Cache(pathlib.Path(sys.argv[1])), "key").make(lambda: os._exit(7))
 
 def test_what_a_process_left_that_died_is_not_used(cache: Cache) -> None:
     kept = Workplace(cache, "key").make(_make)
-    assert not [name for name in os.listdir(kept) if name.startswith(".")]
+    assert set(os.listdir(kept)) == {"kernel.bin", kernels_kept.LIST}
     command = [sys.executable, "-c", DYING, str(cache.folder)]
     assert subprocess.run(command, timeout=SECONDS, check=False).returncode == 7
     assert [name for name in os.listdir(kept) if name.startswith(kernels_kept.MARK)]
@@ -153,7 +191,7 @@ def test_processes_make_kernels_side_by_side(cache: Cache) -> None:
     kept = Workplace(cache, "key").make(_make)
     with kernels_kept._marked(kept):  # another process does
         assert Workplace(cache, "key").make(lambda: (_folder() / "kernel.bin").read_bytes()) == b"made"
-    assert os.listdir(kept) == ["kernel.bin"]
+    assert set(os.listdir(kept)) == {"kernel.bin", kernels_kept.LIST}
 
 
 def test_an_error_of_the_maker_is_told_once(cache: Cache) -> None:

@@ -19,8 +19,9 @@ from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch.program import TorchProgram  # noqa: E402  (it needs torch)
-from litehouse.engines.torch.store import PART, Store, Turns  # noqa: E402
+from litehouse.engines.torch import values  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.program import TorchProgram  # noqa: E402
+from litehouse.engines.torch.store import PART, Store, Turns, Upload  # noqa: E402
 
 DIGITS = Path(__file__).parents[3] / "examples/digits/model/digits.mindir"
 
@@ -585,3 +586,13 @@ def test_an_update_of_another_shape_is_not_taken_over(tmp_path: Path, monkeypatc
         session.update_weights({"w1": np.zeros((4, 300), "f")})
     x = numbers(2, 4)
     np.testing.assert_allclose(other.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-5)
+
+
+def test_what_was_fetched_for_an_update_is_not_copied_again() -> None:
+    numbers = torch.arange(6.0).reshape(3, 2).T  # of no plain order
+    for given, is_own in ((values.fetched(numbers), True), (numbers.numpy(), False)):
+        upload = Upload(given, torch.device("cpu"))
+        np.testing.assert_array_equal(upload.array, [[0, 2, 4], [1, 3, 5]])
+        np.testing.assert_array_equal(upload.tensor, upload.array)
+        assert np.shares_memory(upload.array, given) is is_own
+        assert not np.shares_memory(upload.array, numbers.numpy())

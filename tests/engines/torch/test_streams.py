@@ -1,6 +1,7 @@
 """In which order a run on tensors takes its place among streams, with stand-ins for the streams of a GPU."""
 
 import contextlib
+import gc
 import itertools
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch import program  # noqa: E402
+from litehouse.engines.torch import streams  # noqa: E402
 
 
 class Stream:
@@ -142,10 +143,33 @@ def test_the_shorter_way_is_in_line(runner, notes, monkeypatch):
     assert notes == ["runner waits for other", "on runner", "on other", "host waits for runner"]
 
 
-def test_runners_that_got_one_stream_take_turns():
-    class Given:
-        def __init__(self, cuda_stream):
-            self.cuda_stream = cuda_stream
+def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
+    class Owner:
+        pass
 
-    assert program._lock_of(Given(-5)) is program._lock_of(Given(-5))
-    assert program._lock_of(Given(-5)) is not program._lock_of(Given(-6))
+    handles, notes = itertools.count(), []
+    monkeypatch.setattr(streams, "_free", {})
+    monkeypatch.setattr(streams, "_made", lambda _: next(handles))
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: (handle, device))
+    monkeypatch.setattr(torch.cuda, "synchronize", notes.append)
+    gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
+    first, second = Owner(), Owner()
+    assert [streams.stream_for(each, gpu) for each in (first, second)] == [(0, gpu), (1, gpu)]
+    del first
+    gc.collect()
+    assert notes == []
+    third, fourth, fifth = Owner(), Owner(), Owner()
+    assert streams.stream_for(third, other) == (2, other)
+    assert streams.stream_for(fourth, gpu) == (0, gpu)
+    assert notes == [gpu]  # what the first one began is over
+    assert streams.stream_for(fifth, gpu) == (3, gpu)
+
+
+def test_a_driver_that_fails(monkeypatch):
+    class Driver:
+        def __getattr__(self, name):
+            return lambda *_: 2 if name == "cuStreamCreate" else 0
+
+    monkeypatch.setattr(streams.ctypes, "CDLL", lambda _: Driver())
+    with pytest.raises(EngineError, match=r"the GPU's driver cannot make a stream \(error 2 of CUDA\)"):
+        streams._made(0)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from litehouse.apart import unwarned
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import EngineError
@@ -89,6 +90,6 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
         shape_env=ShapeEnv(assume_static_by_default=True), static_shapes=True, allow_non_fake_inputs=True
     )
     stand_ins = [sizes.from_tensor(example, static_shapes=True) for example in examples]
-    with tracing(TracingContext(sizes)):
+    with tracing(TracingContext(sizes)), unwarned("TensorFloat32 tensor cores"):  # the caller's precision decides
         made: Function = make(graph, stand_ins, options=settings)
     return made

@@ -2,7 +2,8 @@
 
 The compiler believes what it finds in its folder, and unpickles it. So each model has a folder of its own in the
 cache, which only this user can look into; the compiler sees it only while it makes kernels of that model, and the
-folder that is usual for it is never used.
+folder that is usual for it is never used. A library that was cut short ends the process that loads it, so the folder
+has a list of its files, with what is in them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import json
 import logging
 import os
 import tempfile
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 Made = TypeVar("Made")
+Digests = dict[str, tuple[int, int, str]]
 FOLDER_VARIABLE, TRITON_VARIABLE = "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"
-MARK = ".making"
+MARK, NEW, LIST = ".making", ".new-", ".files"
 _using = threading.RLock()  # the variables are those of the whole process
 
 log = logging.getLogger(__name__)
@@ -47,6 +50,7 @@ class Workplace:
             path: The model's file.
         """
         self._cache, self._key, self._path = cache, key, path
+        self._digests: Digests = {}
 
     def make(self, make: Callable[[], Made]) -> Made:
         """What `make` gives, called with the compiler's files in their folder. One call at a time in the process."""
@@ -64,6 +68,7 @@ class Workplace:
                 made = _beside(make)  # it was removed meanwhile, or what lies there is damaged
                 self._cache.drop_workplace(self._key)
                 return made
+            self._note(folder)
             self._cache.settle(self._key)
             return made
 
@@ -73,7 +78,8 @@ class Workplace:
             return None
         try:
             folder = self._cache.workplace(self._key, self._path)
-            if folder is not None and _is_suspect(folder):
+            if folder is not None and self._is_suspect(folder):
+                self._digests = {}
                 self._cache.drop_workplace(self._key)
                 folder = self._cache.workplace(self._key, self._path)
         except UnsafeError as error:
@@ -82,6 +88,28 @@ class Workplace:
         except OSError:
             return None
         return folder if folder is not None and is_writable(folder) else None
+
+    def _is_suspect(self, folder: Path) -> bool:
+        """Whether files may be cut short or damaged: they are not those of the list, or a process died among them."""
+        marks = [name for name in names(folder) if name.startswith(MARK)]
+        if marks:  # where others are at work, the list is not what it will be
+            return any(_is_left(folder / name) for name in marks)
+        if self._digests or not names(folder):
+            return False  # it was looked at before, or there is nothing
+        self._digests = _digests(folder, {})
+        return _listed(folder) != _shown(self._digests)
+
+    def _note(self, folder: Path) -> None:
+        """List the files."""
+        with contextlib.suppress(OSError):  # without a list, they are made anew
+            self._digests = _digests(folder, self._digests)
+            descriptor, new = tempfile.mkstemp(dir=folder, prefix=NEW)
+            try:
+                with open(descriptor, "w") as file:
+                    json.dump(_shown(self._digests), file)
+                os.replace(new, folder / LIST)
+            except OSError:
+                unlink(new)
 
 
 def workplace_of(model: Model, options: Options) -> Workplace:
@@ -125,7 +153,7 @@ def _forget() -> None:
 @contextlib.contextmanager
 def _marked(folder: Path) -> Iterator[None]:
     """Leave a mark in the folder that stays if this process dies meanwhile: it holds the lock of the mark."""
-    descriptor, new = tempfile.mkstemp(dir=folder, prefix=".new-")
+    descriptor, new = tempfile.mkstemp(dir=folder, prefix=NEW)
     mark = folder / f"{MARK}{os.path.basename(new)}"
     try:
         with contextlib.suppress(OSError):  # a file system without locks
@@ -137,18 +165,44 @@ def _marked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _is_suspect(folder: Path) -> bool:
-    """Whether a process died while it made kernels here: a file may be cut short, or kill whoever loads it."""
-    for name in names(folder):
-        if not name.startswith(MARK):
-            continue
-        try:
-            with (folder / name).open("rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            continue  # its process lives, or has just ended
-        return True
-    return False
+def _is_left(mark: Path) -> bool:
+    """Whether the process of a mark has died."""
+    try:
+        with mark.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False  # it lives, or has just ended
+    return True
+
+
+def _digests(folder: Path, known: Digests) -> Digests:
+    """The files of a folder, each with when it changed, its size, and a digest; what is known is not read again."""
+    found: Digests = {}
+    for place, _, files in os.walk(folder):
+        for name in files:
+            path = Path(place, name)
+            if path.parent == folder and name.startswith((MARK, NEW, LIST)):
+                continue
+            short = str(path.relative_to(folder))
+            status = path.lstat()
+            before = known.get(short)
+            if before is None or before[:2] != (status.st_mtime_ns, status.st_size):
+                with path.open("rb") as file:
+                    before = status.st_mtime_ns, status.st_size, hashlib.file_digest(file, "sha256").hexdigest()
+            found[short] = before
+    return found
+
+
+def _shown(digests: Digests) -> dict[str, str]:
+    return {name: digest for name, (_, _, digest) in digests.items()}
+
+
+def _listed(folder: Path) -> object:
+    """The list of a folder; None where there is none."""
+    try:
+        return json.loads((folder / LIST).read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _beside(make: Callable[[], Made]) -> Made:

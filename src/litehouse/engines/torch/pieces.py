@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from litehouse.apart import apart
+from litehouse.apart import apart, unwarned
 from litehouse.device import is_rehearsed
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.doubts import Wrong
@@ -165,6 +165,7 @@ class Capture:
             graph = torch.cuda.CUDAGraph()
             with (
                 recording,
+                unwarned("The CUDA Graph is empty"),  # as where all outputs are views of inputs
                 torch.cuda.graph(graph, piece.pool, piece.stream, capture_error_mode="thread_local"),
                 _nothing_freed(),
             ):

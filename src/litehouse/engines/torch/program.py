@@ -26,6 +26,7 @@ from litehouse.engines.torch.pieces import Piece, WaitsError, cut
 from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
+from litehouse.engines.torch.streams import stream_for
 from litehouse.engines.torch.tensors import adopt
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor, pinned
 from litehouse.errors import EngineError, RankError
@@ -152,8 +153,7 @@ class TorchRunner:
     def __init__(self, program: TorchProgram) -> None:
         """Wrap a program; on a GPU, with a stream of its own."""
         self._program, self._path = program, program.names.path
-        self._stream = torch.cuda.Stream(program.place) if program.place.type == "cuda" else None
-        self._alone = contextlib.nullcontext() if self._stream is None else _lock_of(self._stream)
+        self._stream = stream_for(self, program.place) if program.place.type == "cuda" else None
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
         self._shortcuts: dict[Sizes, Shortcut] = {}
@@ -206,13 +206,12 @@ class TorchRunner:
             self._last = stream
 
     def _run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        with self._alone:
-            self._finish_reading()
-            self._follow(self._stream)
-            shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
-            if shortcut is None or not shortcut.takes(inputs):
-                return self._run_arrays(inputs)
-            return shortcut.run(inputs)
+        self._finish_reading()
+        self._follow(self._stream)
+        shortcut = self._shortcuts.get(tuple([array.shape for array in inputs]))
+        if shortcut is None or not shortcut.takes(inputs):
+            return self._run_arrays(inputs)
+        return shortcut.run(inputs)
 
     def _run_arrays(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         program = self._program
@@ -241,10 +240,6 @@ class TorchRunner:
             self._shortcuts = {**kept, sizes: way}
 
     def _run_tensors(self, inputs: Sequence[Any]) -> list[Tensor]:
-        with self._alone:
-            return self._run_tensors_alone(inputs)
-
-    def _run_tensors_alone(self, inputs: Sequence[Any]) -> list[Tensor]:
         self._finish_reading()
         inputs = [as_tensor(value) if isinstance(value, np.ndarray) else value for value in inputs]  # what it keeps
         shortcut = self._shortcuts.get(tuple([tensor.shape for tensor in inputs]))
@@ -348,17 +343,6 @@ class TorchRunner:
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]
-
-
-def _lock_of(stream: Any) -> threading.Lock:
-    """What a runner holds while it uses its stream.
-
-    Torch has few streams, and gives each to many: what another thread begins on one that captures would be captured.
-    """
-    return _locks.setdefault(stream.cuda_stream, threading.Lock())
-
-
-_locks: dict[int, threading.Lock] = {}
 
 
 def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Tensor]:

@@ -15,7 +15,7 @@ import torch
 from litehouse.apart import apart
 from litehouse.engines.torch.arena import Arena
 from litehouse.engines.torch.pieces import recording
-from litehouse.engines.torch.values import Tensor, as_array, as_tensor
+from litehouse.engines.torch.values import Tensor, as_array, as_tensor, is_fetched
 from litehouse.errors import EngineError
 
 PART = 1 << 19  # numbers that are copied to a GPU at a time
@@ -167,13 +167,14 @@ class Upload:
 
     def __init__(self, array: np.ndarray, place: torch.device) -> None:
         """Begin it. A GPU copies a part while the next one is made ready for it."""
-        source, is_gpu = as_tensor(np.asarray(array)), place.type == "cuda"
-        copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=is_gpu)
+        source, is_gpu, is_own = as_tensor(np.asarray(array)), place.type == "cuda", is_fetched(array)
+        copy = torch.empty(source.shape, dtype=source.dtype, device="cpu", pin_memory=is_gpu) if not is_own else source
         self.tensor = torch.empty_like(copy, device=place) if is_gpu else copy
         self.array = as_array(copy)
         parts = [each.reshape(-1).split(PART) for each in (source, copy, self.tensor)]
         for given, own, there in zip(*parts, strict=True):
-            own.copy_(given)
+            if not is_own:
+                own.copy_(given)
             if is_gpu:
                 there.copy_(own, non_blocking=True)
 

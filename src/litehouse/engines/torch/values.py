@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import weakref
 from typing import Any, TypeAlias
 
 import ml_dtypes
@@ -86,6 +87,21 @@ def as_tensor(array: Any) -> Any:
 def pinned(like: Tensor) -> Tensor:
     """Memory of the CPU for such a tensor, which the device that has it reads and writes by itself."""
     return torch.empty(like.shape, dtype=like.dtype, device="cpu", pin_memory=like.is_cuda)
+
+
+def fetched(tensor: Tensor) -> np.ndarray:
+    """A tensor of a device as an array of its own, in such memory."""
+    array = as_array(pinned(tensor).copy_(tensor))
+    _fetched[id(array)] = array
+    return array
+
+
+def is_fetched(array: np.ndarray) -> bool:
+    """Whether an array came about so: nobody changes it, and the device can read it by itself."""
+    return _fetched.get(id(array)) is array
+
+
+_fetched: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
 
 def _text(array: np.ndarray) -> np.ndarray:

@@ -130,9 +130,13 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) ->
     bias = masks.allowed if masks.added is None else masks.bias(q.dtype)
     if bias is not None and bias.ndim < 2:
         bias = bias.reshape(1, -1)
-    return F.scaled_dot_product_attention(
+    found = F.scaled_dot_product_attention(
         q, k, v, bias, is_causal=masks.is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
     )
+    if bias is None:
+        return found
+    is_masked = ~bias if bias.dtype == torch.bool else torch.isneginf(bias)
+    return found.masked_fill(is_masked.all(-1, keepdim=True), 0)  # some kernels for GPUs give anything there
 
 
 def _spelled_out(

@@ -1,0 +1,59 @@
+"""Streams of a GPU that are ours alone.
+
+Torch has few streams, and gives each of them to many who ask. What somebody else begins on a stream while we capture
+there would be captured, or fail; and graphs that were captured on one stream share memory for products of matrices. So
+ours are made by the driver. None is ever destroyed, as torch may still know it: the next owner takes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import Any
+
+import torch
+
+from litehouse.engines.torch.pieces import recording
+from litehouse.errors import EngineError
+
+DRIVER = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+NON_BLOCKING = 1  # it need not wait for the default stream, nor that for it
+
+_free: dict[int, list[Any]] = {}
+
+
+def stream_for(owner: object, place: torch.device) -> Any:
+    """A stream on a GPU that nobody else has as long as its owner lives."""
+    free = _free.setdefault(place.index, [])
+    try:
+        stream = free.pop()
+    except IndexError:
+        stream = torch.cuda.ExternalStream(_made(place.index), device=place)
+    else:
+        with recording:
+            torch.cuda.synchronize(place)  # what the last owner began may go on, on streams of its callers
+    weakref.finalize(owner, free.append, stream).atexit = False
+    return stream
+
+
+def _made(index: int) -> int:
+    """The address of a new stream."""
+    driver, device, context, stream = ctypes.CDLL(DRIVER), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    _check(driver.cuInit(0))
+    _check(driver.cuDeviceGet(ctypes.byref(device), index))
+    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))  # the one that torch uses
+    try:
+        _check(driver.cuCtxPushCurrent_v2(context))
+        try:
+            _check(driver.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING))
+        finally:
+            driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+    finally:
+        driver.cuDevicePrimaryCtxRelease_v2(device)
+    return int(stream.value or 0)
+
+
+def _check(error: int) -> None:
+    if error:
+        raise EngineError(f"the GPU's driver cannot make a stream (error {error} of CUDA)")
