@@ -281,6 +281,20 @@ def test_outputs_of_other_kinds_are_refused():
         zoo.worst([], [np.zeros(2)], is_exact=True)
 
 
+def test_finds_in_another_order():
+    boxes = np.float32([[0, 0, 9, 9], [5, 5, 9, 9], [1, 2, 3, 4]])
+    wanted = [boxes, np.float32([0.9, 0.899, 0.5]), np.int32([4, 1, 1])]
+    found = [array[[1, 0, 2]] for array in wanted]
+    found[0] = found[0] + np.float32(0.01)
+    assert zoo.worst(found, wanted, is_exact=False) > 0.5
+    assert zoo.worst(zoo.in_order(found, wanted), wanted, is_exact=False) == pytest.approx(0.01 / 9, rel=1e-3)
+    found[2] = np.int32([4, 4, 1])  # one of them is another find
+    assert zoo.worst(zoo.in_order(found, wanted), wanted, is_exact=False) > 0.3
+    twice = [array[[0, 0, 2]] for array in wanted]
+    assert zoo.worst(zoo.in_order(twice, wanted), wanted, is_exact=False) > 0.3
+    assert zoo.in_order([boxes], [boxes[:2]])[0] is boxes
+
+
 def test_encrypted_models_are_left_out_without_cryptography(rehearse, small_zoo, monkeypatch, capsys):
     (small_zoo / "mindir").rename(small_zoo / "mindir_old")
     folder = (small_zoo / "mindir_old" / "good").rename(small_zoo / "mindir_old" / "aes_gcm")
