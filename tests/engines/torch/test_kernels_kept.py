@@ -1,5 +1,6 @@
 """Where torch's compiler has its files: in a folder of the user's own while kernels are made, and nowhere else."""
 
+import contextlib
 import getpass
 import json
 import logging
@@ -194,6 +195,90 @@ def test_processes_make_kernels_side_by_side(cache: Cache) -> None:
     assert set(os.listdir(kept)) == {"kernel.bin", kernels_kept.LIST}
 
 
+def test_no_process_finds_files_that_are_not_listed_yet(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink, was_listed = kernels_kept.unlink, []
+
+    def watched(path: Path) -> None:
+        was_listed.append((Path(path).parent / kernels_kept.LIST).exists())
+        unlink(path)
+
+    monkeypatch.setattr(kernels_kept, "unlink", watched)
+    Workplace(cache, "key").make(_make)
+    assert was_listed == [True]  # when the mark went
+
+
+def test_a_process_that_begins_while_another_one_looks(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, digests, begun = Workplace(cache, "key").make(_make), kernels_kept._digests, []
+    with contextlib.ExitStack() as stack:
+
+        def watched(folder: Path, known: Any) -> Any:
+            if not begun:
+                begun.append(True)
+                stack.enter_context(kernels_kept._marked(kept))
+                (kept / "begun.bin").write_bytes(b"be")
+            return digests(folder, known)
+
+        monkeypatch.setattr(kernels_kept, "_digests", watched)
+        assert Workplace(cache, "key").make(_make) == kept
+        assert (kept / "begun.bin").exists()
+
+
+def test_a_process_that_ends_while_another_one_lists(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests, was_there = kernels_kept._digests, []
+
+    def watched(folder: Path, known: Any) -> Any:
+        found = digests(folder, known)
+        if not (folder / "other.bin").exists():
+            (folder / "other.bin").write_bytes(b"other")
+            kernels_kept._list(folder, kernels_kept._shown(digests(folder, {})))
+        return found
+
+    monkeypatch.setattr(kernels_kept, "_digests", watched)
+    Workplace(cache, "key").make(_make)
+    monkeypatch.undo()
+    Workplace(cache, "key").make(lambda: was_there.append((_folder() / "other.bin").exists()))
+    assert was_there == [True]
+
+
+def test_a_folder_that_another_process_has_put_in_the_place_of_ours(cache: Cache) -> None:
+    """As where both find damaged files: one drops them, begins anew, and is dropped by the other."""
+    tried: list[Path] = []
+
+    def make() -> str:
+        tried.append(_folder())
+        if len(tried) == 1:
+            cache.drop_workplace("key")
+            other = cache.workplace("key", "")
+            assert other is not None
+            (other / "kernel.bin").write_bytes(b"its own")
+            raise FileNotFoundError("a file of the compiler")
+        return "made"
+
+    assert Workplace(cache, "key").make(make) == "made"
+    assert (tried[0] / "kernel.bin").read_bytes() == b"its own"
+
+
+def test_a_mark_that_goes_while_another_process_looks_at_it(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Workplace(cache, "key").make(_make)
+    mark = kept / f"{kernels_kept.MARK}-5"
+    for is_left in (True, False):
+        mark.touch()
+        assert kernels_kept._is_left(mark) is is_left
+        monkeypatch.setattr(kernels_kept.fcntl, "flock", lambda *_: mark.unlink())
+
+
+def test_links_do_no_harm(cache: Cache) -> None:
+    def make() -> bool:
+        was_there = (_folder() / "kernel.bin").exists()
+        if not was_there:
+            (_folder() / "link").symlink_to("nowhere")
+            os.mkfifo(_folder() / "pipe")
+        _make()
+        return was_there
+
+    assert [Workplace(cache, "key").make(make) for _ in range(3)] == [False, True, True]
+
+
 def test_an_error_of_the_maker_is_told_once(cache: Cache) -> None:
     calls: list[Path] = []
 
@@ -286,9 +371,10 @@ def test_a_second_process_finds_the_kernels(tmp_path: Path) -> None:
     kernels = cache / LAYOUT / "kernels"
     made = _files(kernels)
     assert any(path.suffix == ".so" for path in made)
-    second = _start(file, cache, temporary)
-    assert (second.get("fxgraph_cache_miss"), second.get("fxgraph_cache_hit")) == (None, 1)
-    assert _files(kernels) == made
+    for _ in range(2):
+        later = _start(file, cache, temporary)
+        assert (later.get("fxgraph_cache_miss"), later.get("fxgraph_cache_hit")) == (None, 1)
+        assert _files(kernels) == made
     assert _files(temporary) == {usual.relative_to(temporary)}  # nothing came to any other place, or was removed there
 
 

@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -58,17 +59,21 @@ class Workplace:
             folder = self._folder()
             if folder is None or self._cache is None:
                 return _beside(make)
-            had_files = bool(names(folder))
+            had_files, is_there = bool(names(folder)), False
             try:
-                with _marked(folder), used(folder):
-                    made = make()
+                with _marked(folder) as mark, used(folder):
+                    try:
+                        made = make()
+                    finally:
+                        is_there = mark.exists()
+                    self._note(folder)  # before the mark goes: who finds none expects that the list is right
             except Exception:
-                if not had_files and folder.is_dir():
+                if is_there and not had_files:
                     raise
                 made = _beside(make)  # it was removed meanwhile, or what lies there is damaged
-                self._cache.drop_workplace(self._key)
+                if is_there:
+                    self._drop()
                 return made
-            self._note(folder)
             self._cache.settle(self._key)
             return made
 
@@ -79,8 +84,7 @@ class Workplace:
         try:
             folder = self._cache.workplace(self._key, self._path)
             if folder is not None and self._is_suspect(folder):
-                self._digests = {}
-                self._cache.drop_workplace(self._key)
+                self._drop()
                 folder = self._cache.workplace(self._key, self._path)
         except UnsafeError as error:
             _warn(str(error))
@@ -89,27 +93,30 @@ class Workplace:
             return None
         return folder if folder is not None and is_writable(folder) else None
 
+    def _drop(self) -> None:
+        assert self._cache is not None
+        self._digests = {}
+        self._cache.drop_workplace(self._key)
+
     def _is_suspect(self, folder: Path) -> bool:
         """Whether files may be cut short or damaged: they are not those of the list, or a process died among them."""
-        marks = [name for name in names(folder) if name.startswith(MARK)]
-        if marks:  # where others are at work, the list is not what it will be
-            return any(_is_left(folder / name) for name in marks)
-        if self._digests or not names(folder):
-            return False  # it was looked at before, or there is nothing
-        self._digests = _digests(folder, {})
-        return _listed(folder) != _shown(self._digests)
+        while not (marks := _marks(folder)):
+            if self._digests or not names(folder):
+                return False  # it was looked at before, or there is nothing
+            listed, found = _listed(folder), _digests(folder, {})
+            if listed == _shown(found):
+                self._digests = found
+                return False
+            if not _marks(folder) and _listed(folder) == listed:
+                return True  # and no other process has begun or ended meanwhile
+        return any(_is_left(mark) for mark in marks)  # where others are at work, the list is not what it will be
 
     def _note(self, folder: Path) -> None:
-        """List the files."""
+        """List the files; again where there are others by then, as another process may have listed them meanwhile."""
         with contextlib.suppress(OSError):  # without a list, they are made anew
-            self._digests = _digests(folder, self._digests)
-            descriptor, new = tempfile.mkstemp(dir=folder, prefix=NEW)
-            try:
-                with open(descriptor, "w") as file:
-                    json.dump(_shown(self._digests), file)
-                os.replace(new, folder / LIST)
-            except OSError:
-                unlink(new)
+            while (found := _digests(folder, self._digests)) != self._digests:
+                self._digests = found
+                _list(folder, _shown(found))
 
 
 def workplace_of(model: Model, options: Options) -> Workplace:
@@ -151,18 +158,22 @@ def _forget() -> None:
 
 
 @contextlib.contextmanager
-def _marked(folder: Path) -> Iterator[None]:
-    """Leave a mark in the folder that stays if this process dies meanwhile: it holds the lock of the mark."""
+def _marked(folder: Path) -> Iterator[Path]:
+    """Leave a mark in the folder, which it gives; it stays if this process, which holds its lock, dies meanwhile."""
     descriptor, new = tempfile.mkstemp(dir=folder, prefix=NEW)
     mark = folder / f"{MARK}{os.path.basename(new)}"
     try:
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.rename(new, mark)
-        yield
+        yield mark
     finally:
         unlink(mark)
         os.close(descriptor)
+
+
+def _marks(folder: Path) -> list[Path]:
+    return [folder / name for name in names(folder) if name.startswith(MARK)]
 
 
 def _is_left(mark: Path) -> bool:
@@ -170,9 +181,9 @@ def _is_left(mark: Path) -> bool:
     try:
         with mark.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return mark.exists()  # else it has ended since the mark was opened
     except OSError:
         return False  # it lives, or has just ended
-    return True
 
 
 def _digests(folder: Path, known: Digests) -> Digests:
@@ -184,17 +195,31 @@ def _digests(folder: Path, known: Digests) -> Digests:
             if path.parent == folder and name.startswith((MARK, NEW, LIST)):
                 continue
             short = str(path.relative_to(folder))
-            status = path.lstat()
-            before = known.get(short)
-            if before is None or before[:2] != (status.st_mtime_ns, status.st_size):
-                with path.open("rb") as file:
-                    before = status.st_mtime_ns, status.st_size, hashlib.file_digest(file, "sha256").hexdigest()
-            found[short] = before
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it
+                status = path.lstat()
+                before = known.get(short)
+                if not stat.S_ISREG(status.st_mode):
+                    continue  # a link need not lead to anything
+                if before is None or before[:2] != (status.st_mtime_ns, status.st_size):
+                    with path.open("rb") as file:
+                        before = status.st_mtime_ns, status.st_size, hashlib.file_digest(file, "sha256").hexdigest()
+                found[short] = before
     return found
 
 
 def _shown(digests: Digests) -> dict[str, str]:
     return {name: digest for name, (_, _, digest) in digests.items()}
+
+
+def _list(folder: Path, shown: dict[str, str]) -> None:
+    descriptor, new = tempfile.mkstemp(dir=folder, prefix=NEW)
+    try:
+        with open(descriptor, "w") as file:
+            json.dump(shown, file)
+        os.replace(new, folder / LIST)
+    except OSError:
+        unlink(new)
+        raise
 
 
 def _listed(folder: Path) -> object:
