@@ -1,5 +1,6 @@
 """Attention: ONNX's own cases, and rows that attend to nothing."""
 
+import numpy as np
 import pytest
 import torch
 from engines.torch.onnx_cases import cases_about, run_case
@@ -32,3 +33,16 @@ def test_nothing_to_attend_to(kind: str, device: str, dtype: torch.dtype, monkey
     found = attention.attention(q, q, q, mask)[0]
     assert not found[:, :, 1].any()
     assert found[:, :, [0, 2, 3]].any(-1).all()
+
+
+@pytest.mark.parametrize("more", [{}, {"outputs": 4, "qk_matmul_output_mode": attention.AFTER_BIAS}])
+def test_hidden_by_numbers_that_are_too_large_for_the_scores(more: dict[str, int]) -> None:
+    """They are finite in their own type: a row of nothing else attends to all keys alike, and is not one of zeros."""
+    v = np.random.default_rng(0).normal(size=(1, 1, 4, 8)).astype(np.float16)
+    mask = np.zeros((3, 4), "f")
+    mask[0], mask[1, 1:], mask[2, :3] = np.finfo("f").min, -1e9, -np.inf
+    given = [torch.from_numpy(each) for each in (v[:, :, :3], v, v, mask)]
+    found, _, _, scores = attention.attention(*given, **more)
+    assert scores is None or scores.dtype == found.dtype == torch.float16
+    wanted = [v[0, 0].astype("f").mean(0), v[0, 0, 0], v[0, 0, 3]]
+    np.testing.assert_allclose(found[0, 0], wanted, atol=2e-3)

@@ -22,7 +22,7 @@ class Mask:
 
     Attributes:
         allowed: True where a key may be attended to; None where all may.
-        added: What is added to the scores; None for nothing.
+        added: What is added to the scores; None for nothing. Where it has more digits, they have as many before.
         is_causal: Whether a query attends to the keys up to its own place, and nothing else is said.
     """
 
@@ -117,7 +117,7 @@ def _masks(
         missing = k.shape[2] - mask.shape[-1]
         if missing > 0:
             mask = F.pad(mask, (0, missing), value=False if is_bool else -math.inf)
-        added = None if is_bool else mask.to(q.dtype)
+        added = None if is_bool else mask.to(torch.promote_types(q.dtype, mask.dtype))
         rules += [mask] if is_bool else []
     allowed = None
     for rule in rules:
@@ -130,9 +130,11 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) ->
     bias = masks.allowed if masks.added is None else masks.bias(q.dtype)
     if bias is not None and bias.ndim < 2:
         bias = bias.reshape(1, -1)
+    kind, wide = q.dtype, q.dtype if masks.added is None else masks.added.dtype
+    q, k, v = q.to(wide), k.to(wide), v.to(wide)
     found = F.scaled_dot_product_attention(
         q, k, v, bias, is_causal=masks.is_causal, scale=scale, enable_gqa=q.shape[1] != k.shape[1]
-    )
+    ).to(kind)
     if bias is None:
         return found
     is_masked = ~bias if bias.dtype == torch.bool else torch.isneginf(bias)
@@ -167,7 +169,7 @@ def _spelled_out(
     shares = torch.softmax(scores, -1, dtype=kind).to(q.dtype)
     if bias is not None:
         shares = shares.masked_fill(torch.isneginf(bias.amax(-1, keepdim=True)), 0)
-    return shares @ v, shares if mode == AFTER_SOFTMAX else shown
+    return shares @ v, (shares if mode == AFTER_SOFTMAX else shown).to(q.dtype)
 
 
 @op("RotaryEmbedding")
