@@ -29,8 +29,17 @@ def apart() -> Iterator[None]:
 
 @contextlib.contextmanager
 def unwarned(*texts: str) -> Iterator[None]:
-    """Without those warnings of torch that begin so: for what was done on purpose, and cannot be done otherwise."""
-    with warnings.catch_warnings():
-        for text in texts:
-            warnings.filterwarnings("ignore", text)
+    """Without those warnings of torch that begin so: for what was done on purpose, and cannot be done otherwise.
+
+    What else is filtered is the whole process's, and stays as other threads set it meanwhile.
+    """
+    before = list(warnings.filters)
+    for text in texts:
+        warnings.filterwarnings("ignore", text)
+    own = [each for each in warnings.filters if each not in before]
+    try:
         yield
+    finally:
+        for each in own:
+            with contextlib.suppress(ValueError):  # another thread has set the filters that were there before
+                warnings.filters.remove(each)  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 Truth is numpy's.
 """
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -11,6 +12,7 @@ import pytest
 
 import litehouse
 from litehouse import device
+from litehouse.apart import unwarned
 from onnx_models import model, node
 
 torch = pytest.importorskip("torch")
@@ -87,3 +89,23 @@ def test_memory_of_a_device(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     memory[...] = numbers(4, 2, 3)
     np.testing.assert_array_equal(memory.copy(), numbers(4, 2, 3))
     assert pinned.tolist() == [0] * 4
+
+
+def test_warnings_that_another_thread_filters_meanwhile() -> None:
+    """Its filters go when it ends, and those that were there before it are there again."""
+    before, other = list(warnings.filters), warnings.catch_warnings()
+    other.__enter__()
+    warnings.simplefilter("ignore")
+    with unwarned("of ours"):
+        other.__exit__(None, None, None)
+    assert list(warnings.filters) == before
+
+
+def test_warnings_that_are_left_out() -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with unwarned("of ours", "and ours"):
+            for text in ("of ours, and more", "and ours", "of others"):
+                warnings.warn(text, stacklevel=1)
+        warnings.warn("of ours", stacklevel=1)
+    assert [str(each.message) for each in told] == ["of others", "of ours"]
