@@ -267,6 +267,14 @@ def test_biases_that_are_next_to_nothing(op: str, size: float) -> None:
     assert in_half(graph) == [op, "Relu"]
 
 
+@pytest.mark.parametrize(("names", "beta"), [("x w b", 1e4), ("x b b", 1.0)])
+def test_what_is_next_to_nothing_and_counts(names: str, beta: float) -> None:
+    """A bias that is made larger, and a weight that is the bias, too."""
+    weights = {"w": W, "b": drawn(8, 8) * np.float32(1e-7)}
+    graph = halved(model([node("Gemm", names, "y", beta=beta)], {"x": [8, 8]}, {"y": None}, weights))
+    assert in_half(graph) == []
+
+
 def test_zeros_are_held() -> None:
     nodes = [node("MatMul", "x w", "a"), node("Add", "a b", "c"), node("MatMul", "c v", "y")]
     graph = halved(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": W, "b": np.zeros(8, "f"), "v": V}))

@@ -26,7 +26,7 @@ FOLLOWING = {
     *("Swish", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
 }
 DECISIONS = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
-BIASED = {"Conv", "ConvTranspose", "Gemm", "Linear"}  # by their third operand
+BIASED, BIAS = {"Conv", "ConvTranspose", "Gemm", "Linear"}, 2  # which operand it is
 TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
@@ -99,7 +99,7 @@ class _Halving:
         follows = node.op_type in (FOLLOWING if moving else TABLES) and all(value in self._halves for value in moving)
         if node.op_type not in PRODUCTS and not follows:
             return False
-        return all(_can_hold(node, node.inputs[place]) for place in places)
+        return all(_can_hold(node, place) for place in places)
 
     def _restore_inside(self, node: ir.Node) -> None:
         """Let graphs inside a node see what is outside in 32 bits."""
@@ -182,13 +182,14 @@ def _states_more(node: ir.Node) -> bool:
     return node.op_type != "Clip" and any(abs(number) > LARGEST for number in numbers)
 
 
-def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:
+def _can_hold(node: ir.Node, place: int) -> bool:
     """Whether half precision has the numbers of an operand, as far as they are constant and the op makes use of them.
 
     What is smaller as a whole would lose digits, or be 0, as the number that keeps a divisor from being 0. To a sum of
     products it is a bias that is next to nothing: half precision rounds the sum as much as it. What is larger would be
     the largest, which is as good for a bound, and for a mask before a softmax.
     """
+    value = node.inputs[place]
     if value is None or value.const_value is None or not _is_constant(value):
         return True
     array = value.const_value.numpy()
@@ -196,11 +197,15 @@ def _can_hold(node: ir.Node, value: ir.Value | None) -> bool:
     if not np.isfinite(most):
         most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if most <= LARGEST:
-        is_bias = node.op_type in BIASED and value is node.inputs[-1] and len(node.inputs) == 3
-        return most == 0 or most >= SMALLEST or is_bias
+        return most == 0 or most >= SMALLEST or _is_bias(node, place)
     if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
         return True
     return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None
+
+
+def _is_bias(node: ir.Node, place: int) -> bool:
+    """Whether an operand is added to a sum of products, and not made larger before."""
+    return node.op_type in BIASED and place == BIAS and abs(node.attributes.get_float("beta", 1.0)) <= 1
 
 
 def _dtype(value: ir.Value) -> ir.DataType | None:
