@@ -8,7 +8,6 @@ ours are made by the driver. None is ever destroyed, as torch may still know it:
 from __future__ import annotations
 
 import ctypes
-import os
 import weakref
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from litehouse.engines.torch.pieces import recording
 from litehouse.errors import EngineError
 
-DRIVER = "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"
+DRIVER = "libcuda.so.1"
 NON_BLOCKING = 1  # it need not wait for the default stream, nor that for it
 
 _free: dict[int, list[Any]] = {}
@@ -39,18 +38,20 @@ def stream_for(owner: object, place: torch.device) -> Any:
 
 def _made(index: int) -> int:
     """The address of a new stream."""
-    driver, device, context, stream = ctypes.CDLL(DRIVER), ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError as error:
+        raise EngineError(f"the GPU's driver cannot make a stream: {error}; litehouse needs one of NVIDIA") from error
     _check(driver.cuInit(0))
     _check(driver.cuDeviceGet(ctypes.byref(device), index))
-    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))  # the one that torch uses
+    # The context that torch uses. It is not released: that would end it, and the stream, where nobody else has it.
+    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    _check(driver.cuCtxPushCurrent_v2(context))
     try:
-        _check(driver.cuCtxPushCurrent_v2(context))
-        try:
-            _check(driver.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING))
-        finally:
-            driver.cuCtxPopCurrent_v2(ctypes.byref(context))
+        _check(driver.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING))
     finally:
-        driver.cuDevicePrimaryCtxRelease_v2(device)
+        driver.cuCtxPopCurrent_v2(ctypes.byref(context))
     return int(stream.value or 0)
 
 
