@@ -111,13 +111,12 @@ def _error(own: np.ndarray, right: np.ndarray, *, is_exact: bool) -> float:
 def in_order(found: Arrays, wanted: Arrays) -> Arrays:
     """The rows of all outputs, each where the row is that it is next to."""
     counts = {array.shape[:1] for array in (*found, *wanted)}
-    if len(found) != len(wanted) or len(counts) != 1 or counts == {()}:
+    if len(found) != len(wanted) or len(counts) != 1 or counts & {(), (0,)}:
         return found
     far = sum(_distances(own, right) for own, right in zip(found, wanted, strict=True))
-    order = np.empty(len(wanted[0]), np.int64)
-    for place in range(len(order)):  # the nearest one that is left
-        order[place] = np.argmin(far[place])
-        far[:, order[place]] = np.inf
+    order, left = list[int](), list(range(len(wanted[0])))
+    for row in far:
+        order.append(left.pop(int(np.argmin(row[left]))))  # the nearest one
     return [array[order] for array in found]
 
 

@@ -293,6 +293,9 @@ def test_finds_in_another_order():
     twice = [array[[0, 0, 2]] for array in wanted]
     assert zoo.worst(zoo.in_order(twice, wanted), wanted, is_exact=False) > 0.3
     assert zoo.in_order([boxes], [boxes[:2]])[0] is boxes
+    assert zoo.in_order([boxes[:0]], [boxes[:0]])[0].shape == (0, 4)  # it has found nothing
+    alike, endless = np.float32([1, 1, 1]), np.float32([1, 1, np.inf])
+    assert np.isinf(zoo.in_order([endless], [alike])[0]).any()  # none takes the place of another one
 
 
 def test_encrypted_models_are_left_out_without_cryptography(rehearse, small_zoo, monkeypatch, capsys):
