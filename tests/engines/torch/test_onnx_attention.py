@@ -46,3 +46,10 @@ def test_hidden_by_numbers_that_are_too_large_for_the_scores(more: dict[str, int
     assert scores is None or scores.dtype == found.dtype == torch.float16
     wanted = [v[0, 0].astype("f").mean(0), v[0, 0, 0], v[0, 0, 3]]
     np.testing.assert_allclose(found[0, 0], wanted, atol=2e-3)
+
+
+def test_padding_that_is_hidden_by_a_number_too_large_for_the_heads() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 3, 8)).astype(np.float16))
+    hide = {"num_heads": 1, "mask_filter_value": float(np.finfo("f").min)}
+    found = attention.multi_head_attention(x, x, x, None, torch.tensor([[0, 1, 0]]), **hide)[0]
+    np.testing.assert_array_equal(found[0], x[0, [1, 1, 1]])

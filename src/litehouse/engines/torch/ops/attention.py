@@ -265,7 +265,8 @@ def multi_head_attention(
         k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
     added = attention_bias
     if padding is not None:
-        filled = torch.zeros_like(padding, dtype=q.dtype).masked_fill(padding == 0, mask_filter_value)[:, None, None]
+        kind = q.dtype if abs(mask_filter_value) <= torch.finfo(q.dtype).max else torch.float32
+        filled = torch.zeros_like(padding, dtype=kind).masked_fill(padding == 0, mask_filter_value)[:, None, None]
         added = filled if added is None else added + filled
     masks = _masks(q, k, added, None, past=past, is_causal=bool(unidirectional), windows=(UNBOUNDED, UNBOUNDED))
     found = _fused(q, k, v, masks, scale or None)
