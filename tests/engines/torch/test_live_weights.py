@@ -589,10 +589,11 @@ def test_an_update_of_another_shape_is_not_taken_over(tmp_path: Path, monkeypatc
 
 
 def test_what_was_fetched_for_an_update_is_not_copied_again() -> None:
-    numbers = torch.arange(6.0).reshape(3, 2).T  # of no plain order
-    for given, is_own in ((values.fetched(numbers), True), (numbers.numpy(), False)):
-        upload = Upload(given, torch.device("cpu"))
-        np.testing.assert_array_equal(upload.array, [[0, 2, 4], [1, 3, 5]])
-        np.testing.assert_array_equal(upload.tensor, upload.array)
-        assert np.shares_memory(upload.array, given) is is_own
-        assert not np.shares_memory(upload.array, numbers.numpy())
+    for kind in (torch.float32, torch.bfloat16):
+        numbers = torch.arange(6.0).reshape(3, 2).T.to(kind)  # of no plain order
+        for given, is_own in ((values.fetched(numbers), True), (values.as_array(numbers), False)):
+            upload = Upload(given, torch.device("cpu"))
+            np.testing.assert_array_equal(upload.array.astype("f"), [[0, 2, 4], [1, 3, 5]])
+            np.testing.assert_array_equal(upload.tensor.float(), upload.array.astype("f"))
+            assert np.shares_memory(upload.array, given) is is_own
+            assert upload.tensor.untyped_storage().data_ptr() != numbers.untyped_storage().data_ptr()
