@@ -1,9 +1,11 @@
 """Weights that change on a device: between two runs, under what was captured, all of them or none."""
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,13 +15,15 @@ import numpy as np
 import pytest
 
 import litehouse
-from litehouse import EngineError, WeightError
+from litehouse import EngineError, Options, WeightError
 from litehouse.weights.segments import Segment
 from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 torch = pytest.importorskip("torch")
 
 from litehouse.engines.torch import values  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.compiled import Kernels  # noqa: E402
+from litehouse.engines.torch.engine import TorchEngine  # noqa: E402
 from litehouse.engines.torch.program import TorchProgram  # noqa: E402
 from litehouse.engines.torch.store import PART, Store, Turns, Upload  # noqa: E402
 
@@ -597,3 +601,42 @@ def test_what_was_fetched_for_an_update_is_not_copied_again() -> None:
             np.testing.assert_array_equal(upload.tensor.float(), upload.array.astype("f"))
             assert np.shares_memory(upload.array, given) is is_own
             assert upload.tensor.untyped_storage().data_ptr() != numbers.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("form", ["", "compiled"])
+def test_memory_of_a_session_that_is_closed_is_free_at_once(
+    gpu: None, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for the collector of garbage, which does not know how much the device has to lose."""
+    monkeypatch.setattr(Kernels, "find", lambda _, __, function, ___: function)  # the compiler's are its own affair
+    program = TorchEngine().compile(
+        litehouse.read(mlp(), cache=False), Options(engine="torch", device="gpu", cache=False), form=form
+    )
+    runner, x = program.bind(), np.ones((2, 4), "f")
+    for _ in range(4):
+        np.testing.assert_allclose(runner.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-4)
+        (found,) = runner.run_tensors([torch.from_numpy(x)])
+        np.testing.assert_allclose(found.cpu(), mlp_result(x), rtol=1e-4, atol=1e-4)
+    gone = [weakref.ref(each) for each in (runner, program, program.arena)]
+    gc.collect()
+    gc.disable()
+    try:
+        del runner, program, found
+        assert [each() for each in gone] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_session_lets_go_of_its_runners_when_it_is_closed(gpu: None) -> None:
+    session = litehouse.load(mlp(), device="gpu", cache=False, tune="off")
+    session.run([np.ones((2, 4), "f")])
+    session.run([np.ones((2, 4), "f")])
+    gone = [weakref.ref(each) for each in session._builds.current.runners]
+    gc.collect()
+    gc.disable()
+    try:
+        session.close()
+        assert gone
+        assert [each() for each in gone] == [None] * len(gone)
+    finally:
+        gc.enable()

@@ -122,13 +122,14 @@ class Capture:
         self._notes: list[Any] = []
         self.fill(frame)
         self.use()
-        self._run: Callable[..., Frame]
+        self._function: Callable[..., Frame] | None = None  # not a method: nothing would free the memory at once then
         with _capturing:
             warm = self._again(notes=self._notes, is_dry=True)
             if warm.waits or not all(isinstance(warm.anywhere(slot), torch.Tensor) for slot in piece.gives):
                 raise WaitsError(warm.waits)
             self.host = {slot: warm.host[slot] for slot in piece.gives if warm.host[slot] is not None}
-            self._run = self._again if kernels is None else self._compiled(warm, kernels, key)
+            if kernels is not None:
+                self._function = self._compiled(warm, kernels, key)
             del warm
             if frame.place.type == "cuda":
                 self._run(is_dry=True)  # once as it is: kernels are chosen, and memory is taken
@@ -171,6 +172,10 @@ class Capture:
             ):
                 done = whole()
             return Recording(graph, self._given(done), done.wrong)
+
+    def _run(self, tensors: Mapping[int, Tensor] = NOTHING, *, is_dry: bool = False) -> Frame:
+        """Run the steps, in the kernels that were made for them where there are any."""
+        return (self._function or self._again)(tensors, is_dry=is_dry)
 
     def _given(self, frame: Frame) -> dict[int, Tensor]:
         return {slot: frame.device[slot] for slot in self._piece.gives if frame.device[slot] is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -154,6 +155,8 @@ class TorchRunner:
         """Wrap a program; on a GPU, with a stream of its own."""
         self._program, self._path = program, program.names.path
         self._stream = stream_for(self, program.place) if program.place.type == "cuda" else None
+        # Not a method: what is captured has it, and the memory of a runner that is dropped is free at once.
+        self._at_work = functools.partial(_working, self._stream, program.precision, self._path)
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
         self._shortcuts: dict[Sizes, Shortcut] = {}
@@ -284,26 +287,6 @@ class TorchRunner:
         """The outputs for these inputs; a run is short, and is not stopped."""
         return self.run(inputs)
 
-    @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """On the runner's stream, in the program's precision, whatever torch was told for other work."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(apart())
-            stack.enter_context(torch.no_grad())
-            if self._stream is not None:
-                stack.enter_context(torch.cuda.stream(self._stream))
-                stack.enter_context(computing(self._program.precision))
-            try:
-                yield
-            except RankError:
-                raise
-            except EngineError as error:
-                raise EngineError(f"{self._path}: torch failed while running: {error}") from error
-            except torch.OutOfMemoryError as error:
-                raise EngineError(f"{self._path}: the GPU has not enough memory: {error}") from error
-            except RuntimeError as error:  # of the GPU, as of a kernel that was begun before
-                raise EngineError(f"{self._path}: torch failed while running: {error}") from error
-
     def _filled(self, given: Sequence[Any]) -> Frame:
         """A frame on which all parts have run."""
         while True:
@@ -343,6 +326,27 @@ class TorchRunner:
         return [
             as_array(small[place]).copy() if place in small else as_array(value) for place, value in enumerate(results)
         ]
+
+
+@contextlib.contextmanager
+def _working(stream: Any, precision: str, path: str) -> Iterator[None]:
+    """On a runner's stream, in a program's precision, whatever torch was told for other work."""
+    with contextlib.ExitStack() as entered:
+        entered.enter_context(apart())
+        entered.enter_context(torch.no_grad())
+        if stream is not None:
+            entered.enter_context(torch.cuda.stream(stream))
+            entered.enter_context(computing(precision))
+        try:
+            yield
+        except RankError:
+            raise
+        except EngineError as error:
+            raise EngineError(f"{path}: torch failed while running: {error}") from error
+        except torch.OutOfMemoryError as error:
+            raise EngineError(f"{path}: the GPU has not enough memory: {error}") from error
+        except RuntimeError as error:  # of the GPU, as of a kernel that was begun before
+            raise EngineError(f"{path}: torch failed while running: {error}") from error
 
 
 def _channels_last(lowered: Lowered, tensors: dict[int, Tensor]) -> dict[int, Tensor]:
