@@ -229,13 +229,13 @@ def test_memory_of_others_that_is_too_small_is_refused(monkeypatch: pytest.Monke
             base._obj.value, size._obj.value = 0x1000, 0x100
             return self.code
 
-    monkeypatch.setattr(ipc, "_driver", lambda: Driver(0))
+    monkeypatch.setattr(ipc, "driver", lambda: Driver(0))
     ipc._check_size(0x1000, 0x100)
     ipc._check_size(0x1080, 0x80)
     for address, nbytes in ((0x1000, 0x101), (0x1080, 0x81)):
         with pytest.raises(WeightError, match=f"shares 256 bytes on the GPU, where the weights take {nbytes}"):
             ipc._check_size(address, nbytes)
-    monkeypatch.setattr(ipc, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(ipc, "driver", lambda: Driver(1))
     ipc._check_size(0x1000, 0x101)  # the driver does not tell
 
 
@@ -251,7 +251,7 @@ def test_a_block_is_freed_in_its_own_context(monkeypatch: pytest.MonkeyPatch) ->
         def __getattr__(self, name: str) -> Any:
             return lambda argument: calls.append((name, getattr(argument, "value", None)))
 
-    monkeypatch.setattr(ipc, "_driver", Driver)
+    monkeypatch.setattr(ipc, "driver", Driver)
     block = ipc._Block(5, 16, "cuMemFree_v2")
     del block
     assert calls == [("cuCtxPushCurrent_v2", 7), ("cuMemFree_v2", 5), ("cuCtxPopCurrent_v2", None)]

@@ -1,5 +1,6 @@
 """What only a GPU that is there can show: kernels that torch lacks for some type, streams, and many at once."""
 
+import gc
 import itertools
 import threading
 
@@ -108,3 +109,42 @@ def test_updates_beside_captures() -> None:
         session.update_weights({"w1": each})
         session.update_weights({"w1": torch.nn.Parameter(torch.from_numpy(each).cuda())})
     assert not wrong, wrong[0]
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_sessions_that_are_closed_beside_captures() -> None:
+    """Their memory is free at once, and what others capture meanwhile is not disturbed."""
+    x, wrong, is_over = np.ones((1, 4), "f"), [], threading.Event()
+    lasting = litehouse.load(mlp("n"), device="gpu", cache=False, tune="off")
+
+    def capture() -> None:
+        try:
+            for number in range(400):
+                rows = np.repeat(x, 1 + number // 4 % 40, 0)
+                np.testing.assert_allclose(lasting.run([rows])[0], mlp_result(rows), 1e-4, 1e-4)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(repr(error))
+        is_over.set()
+
+    def come_and_go(seed: int) -> None:
+        try:
+            while not is_over.is_set():
+                with litehouse.load(mlp(1, seed=seed), device="gpu", cache=False, tune="off") as session:
+                    found = [session.run([x])[0] for _ in range(3)]
+                np.testing.assert_allclose(found, [mlp_result(x, seed=seed)] * 3, 1e-4, 1e-4)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=capture), *(threading.Thread(target=come_and_go, args=(n,)) for n in (1, 2))]
+    gc.disable()
+    try:
+        before = torch.cuda.mem_get_info()[0]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        left = before - torch.cuda.mem_get_info()[0]
+    finally:
+        gc.enable()
+    assert not wrong, wrong[0]
+    assert left < 1 << 30  # a few streams, and what was captured: not hundreds of sessions

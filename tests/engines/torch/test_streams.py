@@ -13,7 +13,7 @@ from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch import streams  # noqa: E402
+from litehouse.engines.torch import driver, streams  # noqa: E402
 
 
 class Stream:
@@ -165,39 +165,25 @@ def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
     assert streams.stream_for(fifth, gpu) == (3, gpu)
 
 
-def test_a_driver_that_fails(monkeypatch):
+@pytest.mark.parametrize("error", [0, 2])
+def test_the_driver_makes_it(monkeypatch, error):
     class Driver:
-        def __getattr__(self, name):
-            called.append(name)
-            return lambda *_: 2 if name == "cuStreamCreate" else 0
+        def cuStreamCreate(self, stream, flags):
+            stream._obj.value, made[:] = 0x7F0012345678, [flags]
+            return error
 
-    called = []
-    monkeypatch.setattr(streams.ctypes, "CDLL", lambda _: Driver())
-    with pytest.raises(EngineError, match=r"the GPU's driver cannot make a stream \(error 2 of CUDA\)"):
-        streams._made(0)
-    assert called[-3:] == ["cuCtxPushCurrent_v2", "cuStreamCreate", "cuCtxPopCurrent_v2"]
-
-
-def test_a_stream_outlives_all_else_that_has_the_context(monkeypatch):
-    """Whoever releases the context as the last one ends its streams, which the driver does not know to be in use."""
-
-    class Driver:
-        def __getattr__(self, name):
-            called.append(name)
-            return lambda *_: 0
-
-        def cuStreamCreate(self, stream, _):
-            stream._obj.value = 0x7F0012345678
-            return 0
-
-    called = []
-    monkeypatch.setattr(streams.ctypes, "CDLL", lambda _: Driver())
-    assert streams._made(0) == 0x7F0012345678
-    assert "cuDevicePrimaryCtxRetain" in called
-    assert "cuDevicePrimaryCtxRelease_v2" not in called
+    made = []
+    monkeypatch.setattr(streams, "driver", Driver)
+    monkeypatch.setattr(streams, "on", lambda _: contextlib.nullcontext())
+    if error:
+        with pytest.raises(EngineError, match=r"the GPU's driver cannot make a stream \(error 2 of CUDA\)"):
+            streams._made(torch.device("cuda", 0))
+    else:
+        assert streams._made(torch.device("cuda", 0)) == 0x7F0012345678
+    assert made == [1]
 
 
 def test_without_the_driver(monkeypatch):
-    monkeypatch.setattr(streams, "DRIVER", "libnot_there.so.1")
-    with pytest.raises(EngineError, match=r"libnot_there\.so\.1.*; litehouse needs one of NVIDIA"):
-        streams._made(0)
+    monkeypatch.setattr(driver, "LIBRARY", "libnot_there.so.1")
+    with pytest.raises(EngineError, match=r"libnot_there\.so\.1.*; litehouse needs the one of NVIDIA"):
+        driver.driver.__wrapped__()

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import mmap
 import os
 import weakref
-from typing import Any
 
 import torch
 
 from litehouse.device import is_rehearsed
+from litehouse.engines.torch.driver import driver, on
 from litehouse.engines.torch.values import Tensor
 from litehouse.errors import WeightError
 
@@ -35,7 +34,7 @@ class _Block:
 
     def __init__(self, address: int, nbytes: int, free: str) -> None:
         self._address, self._free, self._context = address, free, ctypes.c_void_p()
-        _driver().cuCtxGetCurrent(ctypes.byref(self._context))
+        driver().cuCtxGetCurrent(ctypes.byref(self._context))
         self.__cuda_array_interface__ = {
             "shape": (nbytes,),
             "typestr": "|u1",
@@ -45,17 +44,9 @@ class _Block:
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # the process may be about to end
-            driver = _driver()
-            driver.cuCtxPushCurrent_v2(self._context)  # the thread that lets go of it may have none
-            getattr(driver, self._free)(ctypes.c_uint64(self._address))
-            driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
-
-
-@functools.cache
-def _driver() -> Any:
-    library = ctypes.CDLL("libcuda.so.1")
-    library.cuIpcOpenMemHandle_v2.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]
-    return library
+            driver().cuCtxPushCurrent_v2(self._context)  # the thread that lets go of it may have none
+            getattr(driver(), self._free)(ctypes.c_uint64(self._address))
+            driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
 
 
 def allocate(nbytes: int, place: torch.device) -> Tensor:
@@ -67,11 +58,10 @@ def allocate(nbytes: int, place: torch.device) -> Tensor:
     if place.type != "cuda":
         return _file_memory(nbytes) if is_rehearsed() else torch.empty(nbytes, dtype=torch.uint8)
     address, size = ctypes.c_uint64(), ctypes.c_size_t(-(-nbytes // GRANULE) * GRANULE)
-    with torch.cuda.device(place):
-        torch.zeros(1, device=place)  # makes the context, if there is none
-        if _driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
+    with on(place):
+        if driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
             torch.cuda.empty_cache()
-            if _driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
+            if driver().cuMemAlloc_v2(ctypes.byref(address), size) != 0:
                 raise torch.OutOfMemoryError(f"{nbytes} bytes for weights")
         return torch.as_tensor(_Block(address.value, nbytes, "cuMemFree_v2"), device=place)
 
@@ -88,7 +78,7 @@ def export(memory: Tensor) -> bytes:
         return FILE + f"/proc/{os.getpid()}/fd/{_files[memory.data_ptr()]}".encode()
     handle = _Handle()
     with torch.cuda.device(memory.device):
-        code = _driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(memory.data_ptr()))
+        code = driver().cuIpcGetMemHandle(ctypes.byref(handle), ctypes.c_uint64(memory.data_ptr()))
     if code != 0:
         raise WeightError(f"the driver cannot share memory of this GPU (error {code})")
     return bytes(handle.content)
@@ -109,10 +99,10 @@ def adopt(digits: str, nbytes: int, place: torch.device) -> Tensor:
     if len(handle) != HANDLE_BYTES or place.type != "cuda":
         raise WeightError("the weights are on a GPU, and this process was not asked to run there; use device='gpu'")
     address = ctypes.c_uint64()
-    with torch.cuda.device(place):
-        torch.zeros(1, device=place)
-        content = _Handle.from_buffer_copy(handle)
-        code = _driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), content, PEER_ACCESS)
+    with on(place):
+        opens = driver().cuIpcOpenMemHandle_v2
+        opens.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]
+        code = opens(ctypes.byref(address), _Handle.from_buffer_copy(handle), PEER_ACCESS)
         if code != 0:
             raise WeightError(
                 f"the weights on the GPU cannot be opened here (the driver's error {code}): the process that shares "
@@ -127,7 +117,7 @@ def _check_size(address: int, nbytes: int) -> None:
     """Raise WeightError where less memory was opened: kernels would read beyond it."""
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     found = ctypes.byref(base), ctypes.byref(size)
-    if _driver().cuMemGetAddressRange_v2(*found, ctypes.c_uint64(address)) != 0:
+    if driver().cuMemGetAddressRange_v2(*found, ctypes.c_uint64(address)) != 0:
         return  # the driver does not tell
     if address + nbytes > base.value + size.value:
         raise WeightError(f"the other process shares {size.value} bytes on the GPU, where the weights take {nbytes}")

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from litehouse.engines.torch.driver import driver, on
 from litehouse.engines.torch.pieces import recording
 from litehouse.errors import EngineError
 
-DRIVER = "libcuda.so.1"
 NON_BLOCKING = 1  # it need not wait for the default stream, nor that for it
 
 _free: dict[int, list[Any]] = {}
@@ -28,7 +28,7 @@ def stream_for(owner: object, place: torch.device) -> Any:
     try:
         stream = free.pop()
     except IndexError:
-        stream = torch.cuda.ExternalStream(_made(place.index), device=place)
+        stream = torch.cuda.ExternalStream(_made(place), device=place)
     else:
         with recording:
             torch.cuda.synchronize(place)  # what the last owner began may go on, on streams of its callers
@@ -36,25 +36,11 @@ def stream_for(owner: object, place: torch.device) -> Any:
     return stream
 
 
-def _made(index: int) -> int:
+def _made(place: torch.device) -> int:
     """The address of a new stream."""
-    device, context, stream = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
-    try:
-        driver = ctypes.CDLL(DRIVER)
-    except OSError as error:
-        raise EngineError(f"the GPU's driver cannot make a stream: {error}; litehouse needs one of NVIDIA") from error
-    _check(driver.cuInit(0))
-    _check(driver.cuDeviceGet(ctypes.byref(device), index))
-    # The context that torch uses. It is not released: that would end it, and the stream, where nobody else has it.
-    _check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-    _check(driver.cuCtxPushCurrent_v2(context))
-    try:
-        _check(driver.cuStreamCreate(ctypes.byref(stream), NON_BLOCKING))
-    finally:
-        driver.cuCtxPopCurrent_v2(ctypes.byref(context))
-    return int(stream.value or 0)
-
-
-def _check(error: int) -> None:
+    stream = ctypes.c_void_p()
+    with on(place):
+        error = driver().cuStreamCreate(ctypes.byref(stream), NON_BLOCKING)
     if error:
         raise EngineError(f"the GPU's driver cannot make a stream (error {error} of CUDA)")
+    return int(stream.value or 0)
