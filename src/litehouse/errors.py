@@ -1,6 +1,8 @@
 """Every error that Litehouse raises on purpose. The text says what is wrong, where, and what to do."""
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 MAX_NAME = 200
 
@@ -63,6 +65,10 @@ class UnsupportedOpError(LitehouseError):
             more = f" and {len(at) - 1} more" if len(at) > 1 else ""
             lines.append(f"  {_short(op)} (node {_short(at[0])}{more})")
         super().__init__("\n".join([*lines, "`litehouse inspect` shows the whole model; please report what you need."]))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How it goes from one process to another, which the text alone does not tell."""
+        return partial(type(self), format=self.format, path=self.path, reason=self.reason), (self.all,)
 
 
 class ShapeError(LitehouseError):
