@@ -4,11 +4,16 @@ What a detector finds comes in the order of the scores. In 16 bits, two that are
 finds are compared whatever their order is, and that is told.
 """
 
+import contextlib
+import functools
 import importlib.util
 import itertools
+import multiprocessing
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,7 @@ from rich.table import Table
 
 import litehouse
 from benchmarks.gpu.networks import LIMITS, lacking, quiet
+from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, trouble
 from benchmarks.gpu.zoo_cases import Arrays, Case, cases
 
@@ -26,6 +32,7 @@ COLUMNS = (
 )
 DETECTS = "NonMaxSuppression"
 SHOWN = 60  # lines of trouble that are printed; the JSON has all
+Checked = Callable[[int, str], dict[str, Any]]
 
 
 def measure(record: Record) -> None:
@@ -34,20 +41,46 @@ def measure(record: Record) -> None:
     record.results["zoo"] = rows
     found = list(cases(record.given.zoo))
     record.say(f"{len(found)} models in {record.given.zoo}")
-    for precision in record.given.precisions:
-        for folder, own in itertools.groupby(found, key=lambda case: case.folder):
-            for case in own:
-                what = f"{folder}/{case.name} in {precision}"
-                result = record.step("zoo", what, partial(check, record, case, precision), SECONDS)
-                rows.append({"folder": folder, "name": case.name, "asked": precision, **result})
-            record.place.clear()
-            record.save()
-        record.show(table([row for row in rows if row["asked"] == precision], precision))
+    with _checker(record, found) as checked, ThreadPoolExecutor(record.given.processes) as threads:
+        for precision in record.given.precisions:
+            results = threads.map(partial(_step, record, checked, precision), found, itertools.count())
+            for case, result in zip(found, results, strict=True):
+                if rows and rows[-1]["folder"] != case.folder:
+                    record.save()
+                rows.append({"folder": case.folder, "name": case.name, "asked": precision, **result})
+            record.show(table([row for row in rows if row["asked"] == precision], precision))
     if rows:
         _tell(record, rows)
 
 
-def check(record: Record, case: Case, precision: str) -> dict[str, Any]:
+def _step(record: Record, checked: Checked, precision: str, case: Case, number: int) -> dict[str, Any]:
+    what = f"{case.folder}/{case.name} in {precision}"
+    return record.step("zoo", what, partial(checked, number, precision), SECONDS)
+
+
+@contextlib.contextmanager
+def _checker(record: Record, found: Sequence[Case]) -> Iterator[Checked]:
+    """What checks the model of a number: here, or in one of several processes."""
+    given = record.given
+    if given.processes == 1:
+        yield lambda number, precision: check(record.place, found[number], precision)
+        return
+    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
+        yield lambda *asked: pool.submit(_check_there, given.zoo, given.device, *asked).result()
+
+
+def _check_there(zoo: Path, device: str, number: int, precision: str) -> dict[str, Any]:
+    found, place = _at_hand(zoo, device)
+    return check(place, found[number], precision)
+
+
+@functools.cache
+def _at_hand(zoo: Path, device: str) -> tuple[list[Case], Place]:
+    """The models and the place, once for each process: what reads a model cannot be sent."""
+    return list(cases(zoo)), Place(device)
+
+
+def check(place: Place, case: Case, precision: str) -> dict[str, Any]:
     """The error of a model, as a part of the range of its outputs."""
     if case.key is not None and importlib.util.find_spec("cryptography") is None:
         return {"skipped": "it is encrypted, and the package cryptography is not installed"}
@@ -55,8 +88,8 @@ def check(record: Record, case: Case, precision: str) -> dict[str, Any]:
     if wanted is None:
         with load(case, inputs, {"device": "cpu", "engine": "onnxruntime"}) as other:
             wanted = other.run(inputs)
-    options = {"device": record.given.device, "engine": "torch", "precision": precision}
-    with record.place.exact(), quiet(), load(case, inputs, options) as session:
+    options = {"device": place.device, "engine": "torch", "precision": precision}
+    with place.exact(), quiet(), load(case, inputs, options) as session:
         found = session.run(inputs)
         error, limit = worst(found, wanted, is_exact=precision == "fp32"), max(case.limit, LIMITS[precision])
         ordered = error

@@ -240,6 +240,14 @@ def test_the_zoo(rehearse, small_zoo, capsys):
     assert "mindir/damaged in fp32: failed: ModelFormatError" in shown
 
 
+def test_the_zoo_in_several_processes(rehearse, small_zoo):
+    def run(*words):
+        rows = rehearse("--parts", "zoo", "--zoo", str(small_zoo), "--precisions", "fp32", *words)["results"]["zoo"]
+        return [(row["name"], row.get("error"), row.get("failed")) for row in rows]
+
+    assert run("--processes", "2") == run()
+
+
 def test_who_is_right_by_a_bound_of_its_own_is_named(rehearse, small_zoo, monkeypatch, capsys):
     kind = [replace(case, limit=2.0) for case in zoo_cases.cases(small_zoo)]
     monkeypatch.setattr(zoo, "cases", lambda _: kind)
