@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Iterator
 
@@ -33,13 +34,13 @@ def unwarned(*texts: str) -> Iterator[None]:
 
     What else is filtered is the whole process's, and stays as other threads set it meanwhile.
     """
-    before = list(warnings.filters)
-    for text in texts:
-        warnings.filterwarnings("ignore", text)
-    own = [each for each in warnings.filters if each not in before]
+    filters, own = warnings.filters, [("ignore", re.compile(text, re.IGNORECASE), Warning, None, 0) for text in texts]
+    filters[:0] = own  # type: ignore[index]
     try:
         yield
     finally:
-        for each in own:
-            with contextlib.suppress(ValueError):  # another thread has set the filters that were there before
-                warnings.filters.remove(each)  # type: ignore[attr-defined]
+        # Another thread may have set others meanwhile, or be about to set these again.
+        for some in [filters] if warnings.filters is filters else [filters, warnings.filters]:
+            for each in own:
+                with contextlib.suppress(ValueError):
+                    some.remove(each)  # type: ignore[attr-defined]

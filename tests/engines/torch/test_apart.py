@@ -3,6 +3,7 @@
 Truth is numpy's.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -99,6 +100,28 @@ def test_warnings_that_another_thread_filters_meanwhile() -> None:
     with unwarned("of ours"):
         other.__exit__(None, None, None)
     assert list(warnings.filters) == before
+
+
+def test_warnings_that_another_thread_filters_longer() -> None:
+    """It puts back what was there when it began, which was while ours were there."""
+    before, other = list(warnings.filters), warnings.catch_warnings()
+    with unwarned("of ours"):
+        other.__enter__()
+    other.__exit__(None, None, None)
+    assert list(warnings.filters) == before
+
+
+def test_two_threads_leave_the_same_warnings_out() -> None:
+    own = ("ignore", re.compile("of ours", re.IGNORECASE), Warning, None, 0)
+    first, second = unwarned("of ours"), unwarned("of ours")
+    with warnings.catch_warnings():
+        warnings.resetwarnings()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert list(warnings.filters) == [own]
+        second.__exit__(None, None, None)
+        assert list(warnings.filters) == []
 
 
 def test_warnings_that_are_left_out() -> None:
