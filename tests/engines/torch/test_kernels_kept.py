@@ -195,6 +195,17 @@ def test_processes_make_kernels_side_by_side(cache: Cache) -> None:
     assert set(os.listdir(kept)) == {"kernel.bin", kernels_kept.LIST}
 
 
+def test_a_file_that_is_cut_short_is_not_used_beside_another_process(cache: Cache) -> None:
+    """Nor listed as it is now; and the other process, which is at work there, keeps its folder."""
+    kept = Workplace(cache, "key").make(_make)
+    (kept / "kernel.bin").write_bytes(b"m")
+    with kernels_kept._marked(kept):
+        (kept / "new.bin").write_bytes(b"made")
+        assert Workplace(cache, "key").make(lambda: (_folder() / "kernel.bin").exists()) is False
+        assert (kept / "new.bin").exists()
+    assert Workplace(cache, "key").make(lambda: (_folder() / "kernel.bin").exists()) is False
+
+
 def test_no_process_finds_files_that_are_not_listed_yet(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     unlink, was_listed = kernels_kept.unlink, []
 

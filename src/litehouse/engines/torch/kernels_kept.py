@@ -91,7 +91,9 @@ class Workplace:
             return None
         except OSError:
             return None
-        return folder if folder is not None and is_writable(folder) else None
+        if folder is None or not is_writable(folder) or (not self._digests and _is_changed(folder)):
+            return None
+        return folder
 
     def _drop(self) -> None:
         assert self._cache is not None
@@ -228,6 +230,15 @@ def _listed(folder: Path) -> object:
         return json.loads((folder / LIST).read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def _is_changed(folder: Path) -> bool:
+    """Whether a file is not what the list has of it; there may be others, which processes make that are at work."""
+    listed = _listed(folder)
+    if not isinstance(listed, dict):
+        return False
+    found = _shown(_digests(folder, {}))
+    return any(found.get(name) != digest for name, digest in listed.items())
 
 
 def _beside(make: Callable[[], Made]) -> Made:
