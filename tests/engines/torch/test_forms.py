@@ -95,7 +95,7 @@ def test_channels_come_last_in_all_of_the_network() -> None:
     runner.run([drawn(2, 3, 8, 8)])
     (piece,) = runner._parts
     (capture,) = piece._captures.values()
-    frame = capture._again()
+    frame = capture._run()
     whole = [value for value in frame.device if isinstance(value, torch.Tensor) and value.shape == (2, 4, 8, 8)]
     assert whole
     assert all(value.is_contiguous(memory_format=torch.channels_last) for value in whole)

@@ -617,12 +617,15 @@ def test_memory_of_a_session_that_is_closed_is_free_at_once(
         np.testing.assert_allclose(runner.run([x])[0], mlp_result(x), rtol=1e-4, atol=1e-4)
         (found,) = runner.run_tensors([torch.from_numpy(x)])
         np.testing.assert_allclose(found.cpu(), mlp_result(x), rtol=1e-4, atol=1e-4)
-    gone = [weakref.ref(each) for each in (runner, program, program.arena)]
+    capture = runner._parts[0].latest
+    weights = [tensor for tensor in program.weights if tensor is not None]
+    gone = [weakref.ref(each) for each in (runner, program, capture, *capture.inputs.values(), *weights)]
+    gone += [weakref.ref(tensor) for tensor in capture.own.device.values()]
     gc.collect()
     gc.disable()
     try:
-        del runner, program, found
-        assert [each() for each in gone] == [None] * 3
+        del runner, program, found, capture, weights
+        assert [each() for each in gone] == [None] * len(gone)
     finally:
         gc.enable()
 

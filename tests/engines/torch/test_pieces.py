@@ -18,6 +18,7 @@ from onnx import helper
 
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces
+from litehouse.engines.torch.captures import Work
 from litehouse.engines.torch.engine import TorchEngine
 from onnx_models import model
 
@@ -38,9 +39,9 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
 
     class Counted(pieces.Capture):
-        def __init__(self, piece: pieces.Piece, *rest: Any) -> None:
-            super().__init__(piece, *rest)
-            made.append(" ".join(step.op for step in piece.steps))
+        def __init__(self, work: Work, *rest: Any) -> None:
+            super().__init__(work, *rest)
+            made.append(" ".join(step.op for step in work.steps))
 
     monkeypatch.setattr(pieces, "Capture", Counted)
     return made
@@ -139,15 +140,15 @@ def test_sizes_that_were_seen_long_ago_are_new_again(captured: list[str]) -> Non
 def test_sizes_that_are_too_large_to_be_captured_run_step_by_step(
     monkeypatch: pytest.MonkeyPatch, captured: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, tries = pieces.Capture._again, []
+    record, tries = pieces.Capture.record, []
 
-    def again(self: Any, *rest: Any, **options: Any) -> Any:
+    def short(self: Any, *rest: Any, **options: Any) -> Any:
         if self.inputs[0].shape[0] > 2:
             tries.append(self)
             raise EngineError("Add: no room") from torch.OutOfMemoryError("CUDA out of memory")
-        return run(self, *rest, **options)
+        return record(self, *rest, **options)
 
-    monkeypatch.setattr(pieces.Capture, "_again", again)
+    monkeypatch.setattr(pieces.Capture, "record", short)
     runner = chain()
     for count in (2, 2, 3, 3, 3, 2, 3):
         check_chain(runner, count)

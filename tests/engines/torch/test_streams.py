@@ -116,7 +116,7 @@ def test_pieces_share_no_memory(monkeypatch):
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(handles))
     block = litehouse.load(mlp(), engine="torch", cache=False).loaded.built.program.lowered.block
     parts = cut(block.steps, {block.steps[1]}, block.outputs, frozenset(), Stream("runner", []))
-    pools = [part.pool for part in parts if isinstance(part, Piece)]
+    pools = [part.work.pool for part in parts if isinstance(part, Piece)]
     assert len(pools) == len(set(pools)) == 2
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from litehouse.device import MAX_STAGED
+from litehouse.engines.torch.captures import Capture, Recording, is_short_of_memory
 from litehouse.engines.torch.doubts import Wrong, check
 from litehouse.engines.torch.frame import Frame
-from litehouse.engines.torch.pieces import Capture, Recording, is_short_of_memory
 from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError
 
