@@ -158,3 +158,23 @@ def test_sessions_that_are_closed_beside_captures() -> None:
     assert not wrong, wrong[0]
     assert left < 1 << 30  # a few streams, and what was captured: not hundreds of sessions
     assert kept <= 0
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_scratch_memory_that_others_let_go_of() -> None:
+    """As `torch.compile(mode="reduce-overhead")` does with that of all products of the process."""
+    long = 1 << 15  # such a product is made of parts, which are added up in scratch memory
+    weight = np.random.default_rng(0).normal(size=(long, 8)).astype("f") / 128
+    data = whole([node("MatMul", "x w", "y"), node("Relu", "y", "z")], {"x": weight.T}, ["z"], {"w": weight})
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    x = torch.from_numpy(weight.T.copy()).cuda()
+    wanted = np.maximum(weight.T.astype("d") @ weight, 0)
+    for _ in range(6):
+        np.testing.assert_allclose(session.run([x])[0].cpu(), wanted, 1e-3, 1e-3)
+    torch.cuda.synchronize()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.cuda.empty_cache()
+    others = [torch.full((1 << 18,), float(number), device="cuda") for number in range(256)]
+    for _ in range(6):
+        np.testing.assert_allclose(session.run([x])[0].cpu(), wanted, 1e-3, 1e-3)
+    assert all(bool((other == number).all()) for number, other in enumerate(others))
