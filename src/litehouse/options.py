@@ -125,7 +125,7 @@ class Options:
         device: `"cpu"`, `"gpu"` or `"ascend"`, with an index as in `"gpu:1"`.
         engine: `"auto"`, or the name of one engine.
         threads: Threads inside one op; 0 takes the thread budget of the process (CPU affinity and cgroup quota).
-        inter_op: Ops that run side by side; 0 leaves it to the engine.
+        inter_op: Ops that run side by side on the CPU; 0 leaves it to the engine.
         workers: Runs at a time that the session is for, each with that many threads. With more than one, OpenVINO
             trades the time of a single run for the count of runs per second. `litehouse.Pool` sets it.
         provider: What ONNX Runtime uses on a GPU: `"cuda"` or `"tensorrt"`, which both mean that engine; `""` takes
@@ -140,7 +140,8 @@ class Options:
             than what is left of it are not made, and `session.engine.reason` says so; with 0 none are.
         op_precision: What single ops compute in, by the names that the file gives them: `"float16"` for half precision,
             as far as the engine has it; `"float32"` keeps them, and with them all others, from lower precision.
-        affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all.
+        affinity: Cores that the threads may use: core ids, `"big"` or `"mid"` for a class of cores, `()` for all. On
+            other devices than the CPU, torch leaves it aside.
         workspace: The memory between ops: `"own"`, or `"shared"` with all sessions of the process that say so, where
             the engine can (ONNX Runtime on the CPU).
         updatable: Weights that may be given other values while the model is loaded: names, or patterns for them as in

@@ -94,11 +94,7 @@ def candidates(
         doubts: Takes those of the reasons that may be gone at the next start.
         progress: Told what is done.
     """
-    wanted = set()
-    if options.inter_op > 1:
-        wanted.add("inter_op")
-    if cores_for(options.affinity):
-        wanted.add("affinity")
+    wanted = _wanted(options)
     usable = []
     is_halved = options.precision == "fp16" and "float32" not in options.op_precision.values()
     for engine in [ENGINES[name] for name in _names(options)]:
@@ -119,6 +115,14 @@ def candidates(
     if is_halved:
         for engine in usable:
             yield from _lower(engine, options)
+
+
+def _wanted(options: Options) -> set[str]:
+    """What an engine must offer: how cores are used matters on the CPU alone."""
+    if options.device_kind != "cpu":
+        return set()
+    wanted = {"inter_op": options.inter_op > 1, "affinity": bool(cores_for(options.affinity))}
+    return {name for name, is_wanted in wanted.items() if is_wanted}
 
 
 def _names(options: Options) -> Sequence[str]:
@@ -174,7 +178,9 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
             failures.append(error)
             continue
         return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
-    raise failures[0] if failures else EngineError(f"no engine can run on {options.device!r}. " + ". ".join(refused))
+    if failures:
+        raise failures[0]
+    raise EngineError(f"no engine can run on {options.device!r}. " + ". ".join(dict.fromkeys(refused)))
 
 
 def _noted(known: Choice, found: Iterator[Candidate], options: Options) -> Candidate | None:

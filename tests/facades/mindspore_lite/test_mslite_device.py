@@ -1,6 +1,7 @@
 """Tensors on a GPU: numbers as on the CPU, and nothing copied in vain."""
 
 import contextlib
+import os
 
 import numpy as np
 import pytest
@@ -472,3 +473,16 @@ class TestRefused:
         with pytest.raises(RuntimeError, match=r"^predict failed! outputs\[0\] is on a GPU"):
             runner.predict([Tensor(RELU.inputs[0])], [Tensor(device="gpu:0")])
         RELU.check(runner.predict([Tensor(RELU.inputs[0])]))
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core leaves nothing to choose")
+@pytest.mark.parametrize("setting", ["thread_affinity_mode", "thread_affinity_core_list", "inter_op_parallel_num"])
+def test_what_is_set_for_cores_does_not_keep_a_model_from_the_gpu(gpu, setting, monkeypatch):
+    """The published context for a GPU sets an affinity, which some machines have cores for and some do not."""
+    cores = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr("litehouse.cores.affinity._speed", lambda cpu: int(cpu.name == f"cpu{cores[0]}"))
+    own = context()
+    own.cpu.thread_num = 2
+    setattr(own.cpu, setting, cores[:1] if setting.endswith("list") else 2)
+    model = RELU.build(own)
+    RELU.check(model.predict(placed(RELU.inputs)))
