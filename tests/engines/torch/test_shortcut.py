@@ -129,9 +129,10 @@ def test_a_tensor_that_was_read_where_it_is_moves_on(case: str) -> None:
         np.testing.assert_array_equal(found.numpy(), expected)
 
 
-def test_memory_between_the_places_that_kernels_like_is_copied(recorded: list[str]) -> None:
+@pytest.mark.parametrize("place", [1, 4])
+def test_memory_between_the_places_that_kernels_like_is_copied(recorded: list[str], place: int) -> None:
     runner, room = runner_of(SQUARE), aligned(numbers(0, (2, 16)))
-    given = room.view(-1)[1:17].view(4, 4)
+    given = room.view(-1)[place : place + 16].view(4, 4)
     for _ in range(5):
         (found,) = runner.run_tensors([given])
         np.testing.assert_array_equal(found.numpy(), truth(given.numpy()))

@@ -17,7 +17,7 @@ from litehouse.engines.torch.values import Tensor, as_array, pinned
 from litehouse.errors import EngineError
 
 SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
-ALIGNED = 16  # bytes: what kernels may expect of the places of inputs
+ALIGNED = 32  # bytes: what kernels may expect of the places of inputs; convolutions try anew for less
 MAX_BOUND = 8  # places that inputs are read from without a copy
 MIN_TIMES = 3  # that inputs must come from the same place before they are
 MAX_PLACES = 64  # that are counted
