@@ -136,8 +136,7 @@ class Capture:
             self.host = {slot: warm.host[slot] for slot in work.gives if warm.host[slot] is not None}
             self._run: Run = steps.run if kernels is None else _compiled(steps, warm, kernels, key)
             del warm
-            if frame.place.type == "cuda":
-                self._run(is_dry=True)  # once as it is: kernels are chosen, and memory is taken
+            self._warm = threading.local()  # tells which threads have run it
             self.own = self.record()
 
     def record(
@@ -168,6 +167,7 @@ class Capture:
                 done = whole(is_dry=True)
                 outputs = {slot: tensor.clone() for slot, tensor in _given(work, done).items()}  # no views
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
+            self._warm_up()
             graph = torch.cuda.CUDAGraph()
             with (
                 recording,
@@ -177,6 +177,19 @@ class Capture:
             ):
                 done = whole()
             return Recording(graph, _given(work, done), done.wrong)
+
+    def _warm_up(self) -> None:
+        """Run the steps once as they are, in each thread that captures them: kernels are chosen, and memory is taken.
+
+        Torch has the handles of its libraries, and the kernels that convolutions have tried, for each thread: while
+        something is captured, no new ones can come about.
+        """
+        if hasattr(self._warm, "is_done"):
+            return
+        with recording:
+            torch.cuda.synchronize(self._place)  # the streams of callers may use the same scratch memory
+        self._run(is_dry=True)
+        self._warm.is_done = True
 
     def use(self) -> None:
         """Note that it is used: others make room before it."""
