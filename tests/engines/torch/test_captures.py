@@ -62,3 +62,17 @@ def test_each_thread_has_run_what_it_captures(notes: list[tuple[str, bool, bool]
         thread.start()
         thread.join()
         assert [what for what, *_ in notes] == [SYNCHRONIZE, RUN, BEGIN, RUN, END, BEGIN, RUN, END]
+
+
+def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
+    notes: list[tuple[str, bool, bool]], capture: Capture
+) -> None:
+    """Memory that is freed between the beginning and the first kernel would end it just as well."""
+    capture.record()
+    assert notes == [
+        (SYNCHRONIZE, True, False),
+        (RUN, True, True),
+        *((what, False, False) for what in (BEGIN, RUN, END)),
+    ]
+    assert gc.isenabled()
+    assert not recording.locked()

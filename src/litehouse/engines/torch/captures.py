@@ -172,8 +172,8 @@ class Capture:
             with (
                 recording,
                 unwarned("The CUDA Graph is empty"),  # as where all outputs are views of inputs
-                torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"),
                 _nothing_freed(),
+                torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"),
             ):
                 done = whole()
             return Recording(graph, _given(work, done), done.wrong)
