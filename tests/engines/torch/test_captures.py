@@ -4,6 +4,7 @@ import contextlib
 import gc
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from engines.torch.test_shortcut import SQUARE, numbers, runner_of
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch.captures import Capture, recording  # noqa: E402  (it needs torch)
+from litehouse.engines.torch import pieces  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.captures import Capture, recording  # noqa: E402
+from litehouse.engines.torch.frame import Block, Step  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
 
@@ -75,4 +78,35 @@ def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
         *((what, False, False) for what in (BEGIN, RUN, END)),
     ]
     assert gc.isenabled()
+    assert not recording.locked()
+
+
+def _step(op: str, *inner: Step) -> Step:
+    return Step(op, "", None, (), (), (), None, blocks={"body": Block(list(inner), (), ())})
+
+
+@pytest.mark.parametrize(
+    ("steps", "device", "told", "is_alone"),
+    [
+        ([_step("Relu"), _step("Conv")], "cuda", None, True),
+        ([_step("Loop", _step("If", _step("QLinearConv")))], "cuda", None, True),
+        ([_step("Relu"), _step("MatMul")], "cuda", None, False),
+        ([_step("Conv")], "cpu", None, False),
+        ([_step("Conv")], "cuda", SimpleNamespace(key="by other ranks"), False),
+    ],
+)
+@pytest.mark.parametrize("is_piece", [True, False])
+def test_nobody_captures_while_convolutions_try_kernels(
+    steps: list[Step], device: str, told: Any, is_alone: bool, is_piece: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch waits for the whole GPU then, which ends what others capture; ranks that wait for each other would hang."""
+    found: list[bool] = []
+    frame: Any = SimpleNamespace(place=torch.device(device), told=told, waits=set())
+    frame.run_noted = lambda given: found.append(recording.locked())
+    runner = runner_of(SQUARE)
+    monkeypatch.setattr(pieces, "ON_CPU", False)  # nothing is captured
+    runner._parts = [pieces.Piece(steps, frozenset(), set(), None, None)] if is_piece else steps[-1:]
+    runner._program.frame = lambda _: frame
+    runner._filled([])
+    assert found == [is_alone]
     assert not recording.locked()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from litehouse.device import is_rehearsed
-from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, is_short_of_memory
+from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, is_short_of_memory, run_singly
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import as_array
@@ -72,7 +72,7 @@ class Piece:
         elif key is not None and self._is_due(key, at_once=at_once):
             capture = self._new(frame, key, at_once=at_once)
         if capture is None:
-            return frame.run_noted(self.work.steps)
+            return run_singly(frame, self.work.steps)
         capture.use()
         self.latest = capture
         capture.replay(frame)

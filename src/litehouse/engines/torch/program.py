@@ -17,7 +17,7 @@ from litehouse.apart import apart
 from litehouse.device import MAX_STAGED
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
-from litehouse.engines.torch.captures import WaitsError
+from litehouse.engines.torch.captures import WaitsError, run_singly
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import check
 from litehouse.engines.torch.engine import COMPILED, LAST
@@ -300,7 +300,7 @@ class TorchRunner:
                     if isinstance(part, Piece):
                         part.run(frame, at_once=self._program.is_fixed and not is_ranked)
                     else:
-                        frame.run_noted([part])
+                        run_singly(frame, [part])
             except WaitsError as error:
                 self._learn(error.steps)
                 continue
