@@ -138,9 +138,19 @@ def test_the_shorter_way_is_in_line(runner, notes, monkeypatch):
     runner.run_tensors([runner.example])
     assert notes == ["other waits for caller", "other uses memory"]
     notes.clear()
-    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: notes.append(f"on {stream.name}"))
+    current = ["the caller's GPU"]
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: [notes.append(f"on {stream.name}"), current.append(0)])
+
+    @contextlib.contextmanager
+    def on(_):
+        before = current[-1]
+        yield
+        current.append(before)
+
+    monkeypatch.setattr(torch.cuda, "device", on)
     np.testing.assert_allclose(runner.run([np.asarray(runner.example)])[0], first)
     assert notes == ["runner waits for other", "on runner", "on other", "host waits for runner"]
+    assert current[-1] == "the caller's GPU"  # as torch.cuda.set_stream does not leave it
 
 
 def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):

@@ -126,12 +126,13 @@ class Shortcut:
         if stream is None:
             way.recording.graph.replay()
         else:
-            before = torch.cuda.current_stream(stream.device)
-            torch.cuda.set_stream(stream)
-            try:
-                way.recording.graph.replay()
-            finally:
-                torch.cuda.set_stream(before)
+            with torch.cuda.device(stream.device):  # to set a stream makes its GPU the caller's current one
+                before = torch.cuda.current_stream(stream.device)
+                torch.cuda.set_stream(stream)
+                try:
+                    way.recording.graph.replay()
+                finally:
+                    torch.cuda.set_stream(before)
             stream.synchronize()
         check(way.flags, f"{self._path}: torch failed while running: ")
         return [array.copy() for array in way.outputs]
