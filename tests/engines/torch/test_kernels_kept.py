@@ -278,6 +278,23 @@ def test_a_mark_that_goes_while_another_process_looks_at_it(cache: Cache, monkey
         monkeypatch.setattr(kernels_kept.fcntl, "flock", lambda *_: mark.unlink())
 
 
+def test_two_processes_look_at_a_mark_at_a_time(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where all workers start anew behind one that died: none takes the other for the one that left the mark."""
+    mark = Workplace(cache, "key").make(_make) / f"{kernels_kept.MARK}-5"
+    mark.touch()
+    flock, found = kernels_kept.fcntl.flock, []
+
+    def locked(file: Any, how: int) -> None:
+        flock(file, how)
+        if not found:
+            found.append(None)
+            found.append(kernels_kept._is_left(mark))
+
+    monkeypatch.setattr(kernels_kept.fcntl, "flock", locked)
+    assert kernels_kept._is_left(mark)
+    assert found == [None, True]
+
+
 def test_links_do_no_harm(cache: Cache) -> None:
     def make() -> bool:
         was_there = (_folder() / "kernel.bin").exists()

@@ -182,7 +182,7 @@ def _is_left(mark: Path) -> bool:
     """Whether the process of a mark has died."""
     try:
         with mark.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # any number of processes may ask at a time
             return mark.exists()  # else it has ended since the mark was opened
     except OSError:
         return False  # it lives, or has just ended
