@@ -1,6 +1,7 @@
 """Where torch's compiler has its files: in a folder of the user's own while kernels are made, and nowhere else."""
 
 import contextlib
+import errno
 import getpass
 import json
 import logging
@@ -204,6 +205,19 @@ def test_a_file_that_is_cut_short_is_not_used_beside_another_process(cache: Cach
         assert Workplace(cache, "key").make(lambda: (_folder() / "kernel.bin").exists()) is False
         assert (kept / "new.bin").exists()
     assert Workplace(cache, "key").make(lambda: (_folder() / "kernel.bin").exists()) is False
+
+
+@pytest.mark.parametrize("is_beside", [True, False])
+def test_files_that_cannot_be_read_are_not_used(cache: Cache, is_beside: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else is at work there; kernels are made all the same."""
+    kept = Workplace(cache, "key").make(_make)
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with kernels_kept._marked(kept) if is_beside else contextlib.nullcontext():
+        monkeypatch.setattr(kernels_kept.hashlib, "file_digest", fail)
+        assert Workplace(cache, "key").make(_make) != kept
 
 
 def test_no_process_finds_files_that_are_not_listed_yet(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:

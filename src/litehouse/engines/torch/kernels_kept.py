@@ -86,12 +86,12 @@ class Workplace:
             if folder is not None and self._is_suspect(folder):
                 self._drop()
                 folder = self._cache.workplace(self._key, self._path)
+            if folder is None or not is_writable(folder) or (not self._digests and _is_changed(folder)):
+                return None
         except UnsafeError as error:
             _warn(str(error))
             return None
         except OSError:
-            return None
-        if folder is None or not is_writable(folder) or (not self._digests and _is_changed(folder)):
             return None
         return folder
 
