@@ -209,6 +209,16 @@ class Cache:
         """Remove the folder of a compiler that fails on what it finds there."""
         self._remove(self._kernels / key)
 
+    def drop_opened(self, key: str) -> None:
+        """Remove what a compiler has made anew, where its folder was removed under it: others can look into that."""
+        for place in (self._kernels, self._kernels / key):
+            try:
+                check(place, closed=True)
+            except UnsafeError:
+                self._remove(place)
+            except OSError:
+                pass  # not there
+
     def kernels_trouble(self) -> str | None:
         """Why kernels are not kept, though models are; None where they are."""
         try:

@@ -123,6 +123,34 @@ def test_a_folder_that_is_removed_meanwhile_is_no_error(cache: Cache) -> None:
     assert not tried[1].exists()
 
 
+@pytest.mark.parametrize("fails", [True, False])
+@pytest.mark.parametrize("remove", [Cache.clear, lambda cache: cache.drop_workplace("key")])
+def test_a_folder_that_the_compiler_has_made_anew(
+    cache: Cache, remove: Callable[[Cache], object], fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As `litehouse cache clear`, or the bound of the cache, takes it away: the compiler's own are open to others."""
+    tried: list[Path] = []
+
+    def make() -> bool:
+        tried.append(_folder())
+        if len(tried) == 1:
+            remove(cache)
+        was_there = (_folder() / "inner" / "kernel.bin").exists()
+        before = os.umask(0o022)
+        try:
+            os.makedirs(_folder() / "inner", exist_ok=True)
+        finally:
+            os.umask(before)
+        (_folder() / "inner" / "kernel.bin").write_bytes(b"made")
+        if fails and len(tried) == 1:
+            raise FileNotFoundError("another file of the compiler")
+        return was_there
+
+    found = [Workplace(cache, "key").make(make) for _ in range(3)]
+    assert found == [False, False, True]
+    assert not caplog.records
+
+
 def test_a_folder_with_damaged_files_is_removed(cache: Cache) -> None:
     kept = Workplace(cache, "key").make(_make)
 

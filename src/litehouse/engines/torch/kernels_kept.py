@@ -66,6 +66,8 @@ class Workplace:
                         made = make()
                     finally:
                         is_there = mark.exists()
+                        if not is_there:
+                            self._cache.drop_opened(self._key)
                     self._note(folder)  # before the mark goes: who finds none expects that the list is right
             except Exception:
                 if is_there and not had_files:
