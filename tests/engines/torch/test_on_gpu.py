@@ -1,8 +1,14 @@
 """What only a GPU that is there can show: kernels that torch lacks for some type, streams, and many at once."""
 
+import contextlib
 import gc
 import itertools
+import os
+import subprocess
+import sys
 import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +18,11 @@ from engines.torch.onnx_cases import all_cases, run_case
 
 import litehouse
 from conftest import REAL_GPU
-from litehouse import Options, read
+from litehouse import EngineError, Options, read
 from litehouse.engines.torch import ipc
 from litehouse.engines.torch.engine import TorchEngine
-from onnx_models import mlp, mlp_result, mlp_weights, node
+from litehouse.engines.torch.frame import Frame, Step
+from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 TO = {"to": np.array([3, 2])}
 
@@ -178,3 +185,182 @@ def test_scratch_memory_that_others_let_go_of() -> None:
     for _ in range(6):
         np.testing.assert_allclose(session.run([x])[0].cpu(), wanted, 1e-3, 1e-3)
     assert all(bool((other == number).all()) for number, other in enumerate(others))
+
+
+IMAGE = (4, 9, 9)  # 1296 bytes: of images in a row, every other one is not at a multiple of 32
+FILTERS, TABLE = (
+    np.random.default_rng(seed).normal(size=size).astype("f") for seed, size in ((5, (8, 4, 3, 3)), (6, (8, 5)))
+)
+
+
+def _images(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, *IMAGE)).astype("f")
+
+
+def _classifier(count: int | str) -> bytes:
+    """A convolution and a product: cuDNN, and cuBLAS."""
+    nodes = [node("Conv", "x f", "a"), node("Relu", "a", "b"), node("GlobalAveragePool", "b", "c")]
+    nodes += [node("Flatten", "c", "d"), node("MatMul", "d t", "e"), node("Tanh", "e", "y")]
+    return model(nodes, {"x": [count, *IMAGE]}, {"y": [count, 5]}, {"f": FILTERS, "t": TABLE})
+
+
+def _classes(x: np.ndarray) -> np.ndarray:
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype("d"), (3, 3), (2, 3))
+    found = np.maximum(np.einsum("nchwij,ocij->nohw", windows, FILTERS), 0).mean((2, 3))
+    return np.tanh(found @ TABLE)
+
+
+def _side_by_side(count: int, work: Callable[[int], None]) -> None:
+    """Do work in threads that are all there at a time: none gets what another one had of torch's libraries."""
+    wrong, all_there = [], threading.Barrier(count)
+
+    def run(number: int) -> None:
+        try:
+            all_there.wait()
+            work(number)
+        except Exception as error:  # noqa: BLE001
+            wrong.append(repr(error))
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+@pytest.mark.parametrize("form", ["", "compiled"])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_captures_in_threads_that_have_not_computed_before(form: str) -> None:
+    """What one thread has run once, others capture for arrays, and for inputs where they are."""
+    options = Options(engine="torch", device="gpu", cache=False)
+    program = TorchEngine().compile(read(_classifier(2)), options, form=form, precision="fp32")
+    runners, x = [program.bind() for _ in range(12)], _images(2)
+    for runner in runners:
+        np.testing.assert_allclose(runner.run([x])[0], _classes(x), 1e-4, 1e-4)
+
+    def ask(number: int) -> None:
+        on_device = torch.from_numpy(x).cuda()
+        for _ in range(5):
+            found = runners[number].run([x])[0] if number % 2 else runners[number].run_tensors([on_device])[0].cpu()
+            np.testing.assert_allclose(found, _classes(x), 1e-4, 1e-4)
+
+    _side_by_side(len(runners), ask)
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_images_between_the_places_that_convolutions_like() -> None:
+    """Behind the first one of a row, as a part of a batch: cuDNN's kernels for such are others."""
+    session = litehouse.load(_classifier(2), device="gpu", cache=False, tune="off")
+    row = torch.from_numpy(_images(5)).cuda()
+    for first in (0, 1, 2, 3) * 6:
+        found = session.run([row[first : first + 2]])[0].cpu()
+        np.testing.assert_allclose(found, _classes(_images(5)[first : first + 2]), 1e-4, 1e-4)
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_convolutions_of_ever_new_sizes_beside_captures() -> None:
+    """New sizes run step by step, and try kernels, for which cuDNN waits for all the GPU; meanwhile others capture."""
+    session = litehouse.load(_classifier("n"), device="gpu", cache=False, tune="off")
+
+    def ask(number: int) -> None:
+        for turn in range(120):
+            x = _images(1 + (turn // 3 + 7 * number) % 40, seed=number)
+            np.testing.assert_allclose(session.run([x])[0], _classes(x), 1e-4, 1e-4)
+
+    _side_by_side(4, ask)
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+def test_scratch_memory_of_a_thread_that_has_ended() -> None:
+    """Torch may give it back then, though what the thread has captured still uses it."""
+    long = 1 << 15
+    weight = np.random.default_rng(0).normal(size=(long, 8)).astype("f") / 128
+    data = whole([node("MatMul", "x w", "y"), node("Relu", "y", "z")], {"x": weight.T}, ["z"], {"w": weight})
+    wanted = np.maximum(weight.T.astype("d") @ weight, 0)
+    sessions: list[litehouse.Session] = []
+
+    def begin(_: int) -> None:
+        sessions.append(litehouse.load(data, device="gpu", cache=False, tune="off"))
+        x = torch.from_numpy(weight.T.copy()).cuda()
+        for _ in range(6):
+            np.testing.assert_allclose(sessions[0].run([x])[0].cpu(), wanted, 1e-3, 1e-3)
+
+    _side_by_side(1, begin)
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    others = [torch.full((1 << 18,), float(number), device="cuda") for number in range(256)]
+    x = torch.from_numpy(weight.T.copy()).cuda()
+    for _ in range(6):
+        np.testing.assert_allclose(sessions[0].run([x])[0].cpu(), wanted, 1e-3, 1e-3)
+    assert all(bool((other == number).all()) for number, other in enumerate(others))
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+@pytest.mark.parametrize("text", ["out of memory", "of another kind"])
+def test_a_capture_that_fails_half_way(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream and its memory are as before: a run that comes next is right, and captured where it can be."""
+    run, x, failed = Frame.run_noted, _images(2), []
+
+    def fail(self: Frame, steps: Sequence[Step]) -> None:
+        run(self, steps)
+        if torch.cuda.is_current_stream_capturing() and not failed:
+            failed.append(True)
+            raise torch.OutOfMemoryError(text) if text == "out of memory" else RuntimeError(text)
+
+    monkeypatch.setattr(Frame, "run_noted", fail)
+    session = litehouse.load(_classifier("n"), device="gpu", cache=False, tune="off")
+    with contextlib.nullcontext() if text == "out of memory" else pytest.raises(EngineError, match=text):
+        for _ in range(2):
+            session.run([x])
+    assert failed
+    for _ in range(6):
+        np.testing.assert_allclose(session.run([x])[0], _classes(x), 1e-4, 1e-4)
+        found = session.run([torch.from_numpy(x).cuda()])[0].cpu()
+        np.testing.assert_allclose(found, _classes(x), 1e-4, 1e-4)
+    assert not torch.cuda.is_current_stream_capturing()
+
+
+DROPPING = """
+import numpy as np, torch, litehouse, sys
+sys.path[:0] = {path!r}
+from onnx_models import mlp, mlp_result
+session = litehouse.load(mlp(1024), device="gpu", cache=False, tune="off")
+rest = session.twin()  # so that no weights are freed, for which the driver waits
+x = np.random.default_rng(0).normal(size=(1024, 4)).astype("f")
+on_device, stream = torch.from_numpy(x).cuda(), torch.cuda.Stream()
+for _ in range(6):
+    session.run([on_device])
+torch.cuda.synchronize()
+with torch.cuda.stream(stream):
+    torch.cuda._sleep(1 << 31)  # cycles: about a second
+    found = session.run([on_device])[0]
+session.close()
+del session
+torch.cuda.empty_cache()
+others = [torch.full((1 << 20,), 7.0, device="cuda") for _ in range(256)]
+torch.cuda.synchronize()
+np.testing.assert_allclose(found.cpu(), mlp_result(x), 1e-3, 1e-3)
+assert all(bool((other == 7).all()) for other in others)
+"""
+
+
+@pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
+@pytest.mark.parametrize("setting", ["expandable_segments:False", "expandable_segments:True"])
+def test_a_session_that_is_dropped_while_a_caller_s_stream_replays_it(setting: str) -> None:
+    """Memory of the expandable kind is unmapped when the stream that it was taken on is through: others may not be."""
+    settings = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), setting)
+    command = [sys.executable, "-c", DROPPING.format(path=[str(Path(__file__).parents[2])])]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not REAL_GPU or torch.cuda.device_count() < 2, reason="LITEHOUSE_TEST_GPU is not set, or one GPU")
+def test_the_caller_s_current_gpu_stays_as_it_was() -> None:
+    session, x = litehouse.load(_classifier(2), device="gpu:1", cache=False, tune="off"), _images(2)
+    for _ in range(6):
+        np.testing.assert_allclose(session.run([x])[0], _classes(x), 1e-4, 1e-4)
+        found = session.run([torch.from_numpy(x).to("cuda:1")])[0]
+        np.testing.assert_allclose(found.cpu(), _classes(x), 1e-4, 1e-4)
+        assert torch.cuda.current_device() == 0

@@ -14,6 +14,7 @@ from onnx_models import mlp
 torch = pytest.importorskip("torch")
 
 from litehouse.engines.torch import driver, streams  # noqa: E402
+from litehouse.engines.torch.captures import recording  # noqa: E402
 
 
 class Stream:
@@ -161,7 +162,7 @@ def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
     monkeypatch.setattr(streams, "_free", {})
     monkeypatch.setattr(streams, "_made", lambda _: next(handles))
     monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: (handle, device))
-    monkeypatch.setattr(torch.cuda, "synchronize", notes.append)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda place: notes.append((place, recording.locked())))
     gpu, other = torch.device("cuda", 0), torch.device("cuda", 1)
     first, second = Owner(), Owner()
     assert [streams.stream_for(each, gpu) for each in (first, second)] == [(0, gpu), (1, gpu)]
@@ -171,7 +172,7 @@ def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
     third, fourth, fifth = Owner(), Owner(), Owner()
     assert streams.stream_for(third, other) == (2, other)
     assert streams.stream_for(fourth, gpu) == (0, gpu)
-    assert notes == [gpu]  # what the first one began is over
+    assert notes == [(gpu, True)]  # what the first one began is over, and nobody captures while that is waited for
     assert streams.stream_for(fifth, gpu) == (3, gpu)
 
 
