@@ -176,6 +176,24 @@ def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
     assert streams.stream_for(fifth, gpu) == (3, gpu)
 
 
+def test_a_stream_is_free_again_where_its_new_owner_gives_up(monkeypatch):
+    class Owner:
+        pass
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    owner, gpu, free = Owner(), torch.device("cuda", 0), ["a stream"]
+    monkeypatch.setattr(streams, "_free", {0: free})
+    monkeypatch.setattr(torch.cuda, "synchronize", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        streams.stream_for(owner, gpu)
+    assert free == []
+    del owner
+    gc.collect()
+    assert free == ["a stream"]
+
+
 @pytest.mark.parametrize("error", [0, 2])
 def test_the_driver_makes_it(monkeypatch, error):
     class Driver:

@@ -26,13 +26,13 @@ def stream_for(owner: object, place: torch.device) -> Any:
     """A stream on a GPU that nobody else has as long as its owner lives."""
     free = _free.setdefault(place.index, [])
     try:
-        stream = free.pop()
+        stream, is_new = free.pop(), False
     except IndexError:
-        stream = torch.cuda.ExternalStream(_made(place), device=place)
-    else:
+        stream, is_new = torch.cuda.ExternalStream(_made(place), device=place), True
+    weakref.finalize(owner, free.append, stream).atexit = False
+    if not is_new:
         with recording:
             torch.cuda.synchronize(place)  # what the last owner began may go on, on streams of its callers
-    weakref.finalize(owner, free.append, stream).atexit = False
     return stream
 
 
