@@ -9,9 +9,11 @@ import functools
 import importlib.util
 import itertools
 import multiprocessing
+import queue
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,8 +67,26 @@ def _checker(record: Record, found: Sequence[Case]) -> Iterator[Checked]:
     if given.processes == 1:
         yield lambda number, precision: check(record.place, found[number], precision)
         return
-    with ProcessPoolExecutor(given.processes, multiprocessing.get_context("spawn")) as pool:
-        yield lambda *asked: pool.submit(_check_there, given.zoo, given.device, *asked).result()
+    with contextlib.ExitStack() as pools:
+        idle = queue.SimpleQueue[ProcessPoolExecutor]()
+
+        def started() -> ProcessPoolExecutor:
+            """One process, which a model may end: others go on."""
+            return pools.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+
+        def checked(*asked: Any) -> dict[str, Any]:
+            pool = idle.get()
+            try:
+                return pool.submit(_check_there, given.zoo, given.device, *asked).result()
+            except BrokenProcessPool:
+                pool = started()
+                raise
+            finally:
+                idle.put(pool)
+
+        for _ in range(given.processes):
+            idle.put(started())
+        yield checked
 
 
 def _check_there(zoo: Path, device: str, number: int, precision: str) -> dict[str, Any]:

@@ -1,9 +1,12 @@
 """The benchmark of GPUs, on CPU tensors with tiny networks, and a zoo of three models."""
 
 import json
+import multiprocessing
 import re
 import shutil
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -246,6 +249,22 @@ def test_the_zoo_in_several_processes(rehearse, small_zoo):
         return [(row["name"], row.get("error"), row.get("failed")) for row in rows]
 
     assert run("--processes", "2") == run()
+
+
+def test_a_model_that_ends_its_process_fails_alone(small_zoo):
+    record = SimpleNamespace(given=SimpleNamespace(processes=2, zoo=small_zoo, device="cpu"))
+    found = []
+    with zoo._checker(record, list(zoo_cases.cases(small_zoo))) as checked:
+        for turn in range(5):
+            try:
+                found.append(checked(1, "fp32")["is_right"])
+            except BrokenProcessPool:
+                found.append("its process died")
+            if turn == 0:
+                (child,) = multiprocessing.active_children()
+                child.kill()
+                child.join()
+    assert sorted(found, key=str) == [True] * 4 + ["its process died"]
 
 
 def test_who_is_right_by_a_bound_of_its_own_is_named(rehearse, small_zoo, monkeypatch, capsys):
