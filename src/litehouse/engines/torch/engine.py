@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from litehouse.engines.torch.exchanges import TorchExchange
+    from litehouse.engines.torch.lower import Lowered
     from litehouse.engines.torch.program import TorchProgram
     from litehouse.model import Model
 
@@ -83,26 +84,12 @@ class TorchEngine(GivenWeights):
         exchanges: Sequence[TorchExchange] = (),
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
-        from litehouse.engines.shell import halved_ops, prepared
         from litehouse.engines.torch.arena import Arenas
         from litehouse.engines.torch.kernels_kept import workplace_of
-        from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.engines.torch.store import Store
-        from litehouse.passes import halve, speed_up
 
-        whole, is_rewritten = prepared(model, shapes, parts, halved_ops(options.op_precision)), False
-        try:
-            with _all_used(whole.graph):
-                if not is_plain:
-                    is_rewritten = speed_up(whole, self.name)
-                if precision == "fp16":
-                    halve(whole)
-            lowered = lower(whole, model.path, model.live, exchanges)
-        except EngineError:
-            raise
-        except Exception as error:
-            raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
+        lowered, is_rewritten = _lowered(model, options, shapes, precision, parts, exchanges, is_plain=is_plain)
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
         names, where = Names.of(model), place(options.device)
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
@@ -136,6 +123,36 @@ class TorchEngine(GivenWeights):
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+def _lowered(
+    model: Model,
+    options: Options,
+    shapes: Sequence[Sequence[int]] | None,
+    precision: str,
+    parts: int,
+    exchanges: Sequence[TorchExchange],
+    *,
+    is_plain: bool,
+) -> tuple[Lowered, bool]:
+    """The steps of a model; see `TorchEngine.compile`. And whether its graph was made faster."""
+    from litehouse.engines.shell import halved_ops, prepared
+    from litehouse.engines.torch.lower import lower
+    from litehouse.passes import halve, speed_up
+
+    is_rewritten = False
+    try:
+        whole = prepared(model, shapes, parts, halved_ops(options.op_precision))
+        with _all_used(whole.graph):
+            if not is_plain:
+                is_rewritten = speed_up(whole, TorchEngine.name)
+            if precision == "fp16":
+                halve(whole)
+        return lower(whole, model.path, model.live, exchanges), is_rewritten
+    except EngineError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
 
 
 @contextlib.contextmanager
