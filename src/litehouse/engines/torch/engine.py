@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse.apart import apart
+from litehouse.cores.budget import thread_budget
 from litehouse.device import lack, place
 from litehouse.engines.base import GivenWeights, Names
 from litehouse.errors import EngineError
@@ -140,7 +141,7 @@ def _lowered(
     from litehouse.engines.torch.lower import lower
     from litehouse.passes import halve, speed_up
 
-    is_rewritten = False
+    threads, is_rewritten = options.threads or thread_budget(), False
     try:
         whole = prepared(model, shapes, parts, halved_ops(options.op_precision))
         with _all_used(whole.graph):
@@ -148,7 +149,7 @@ def _lowered(
                 is_rewritten = speed_up(whole, TorchEngine.name)
             if precision == "fp16":
                 halve(whole)
-        return lower(whole, model.path, model.live, exchanges), is_rewritten
+        return lower(whole, model.path, model.live, exchanges, threads=threads), is_rewritten
     except EngineError:
         raise
     except Exception as error:

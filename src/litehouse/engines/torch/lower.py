@@ -52,7 +52,14 @@ class Lowered:
     lacking: list[Step] = field(default_factory=list)
 
 
-def lower(whole: ir.Model, path: str, live: Iterable[str] = (), exchanges: Sequence[TorchExchange] = ()) -> Lowered:
+def lower(
+    whole: ir.Model,
+    path: str,
+    live: Iterable[str] = (),
+    exchanges: Sequence[TorchExchange] = (),
+    *,
+    threads: int = 1,
+) -> Lowered:
     """The steps of a graph.
 
     Args:
@@ -60,18 +67,19 @@ def lower(whole: ir.Model, path: str, live: Iterable[str] = (), exchanges: Seque
         path: The model's file, for error texts.
         live: Inputs that are weights.
         exchanges: Its ops between ranks, in the order of the file.
+        threads: How many compute what torch lacks.
 
     Raises:
         EngineError: It has an op of an unknown domain, or one with graphs that is not known.
     """
-    return _Lowering(whole, path, exchanges).lowered(frozenset(live))
+    return _Lowering(whole, path, exchanges, threads).lowered(frozenset(live))
 
 
 class _Lowering:
     """The slots of values so far."""
 
-    def __init__(self, whole: ir.Model, path: str, exchanges: Sequence[TorchExchange]) -> None:
-        self._whole, self._path = whole, path
+    def __init__(self, whole: ir.Model, path: str, exchanges: Sequence[TorchExchange], threads: int) -> None:
+        self._whole, self._path, self._threads = whole, path, threads
         self._exchanges = iter(exchanges)
         self._turns = sorted(each.turn for each in exchanges if each.line is not None)
         self._sends: dict[int, Step] = {}  # by turn, those whose turn has not come
@@ -183,7 +191,7 @@ class _Lowering:
             known=tuple(fitting is not None and self._knows(fitting, place, inputs) for place in range(len(inputs))),
             inputs=inputs,
             outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
-            fallback=Fallback(node, self._versions, self._path),
+            fallback=Fallback(node, self._versions, self._path, self._threads),
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
         )
