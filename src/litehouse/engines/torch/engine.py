@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from litehouse.model import Model
 
 
-# Where a model's shelf has the live weights, the arena of another process, the arenas of its programs, and those of
-# all models that it shares memory with.
-STORE, SHARED, ARENAS, GROUP = "torch store", "torch shared", "torch arenas", "torch group"
+# Where a model's shelf has the live weights, the arena of another process, the arenas of its programs, those of all
+# models that it shares memory with, and the ops that were warned of.
+STORE, SHARED, ARENAS, GROUP, WARNED = "torch store", "torch shared", "torch arenas", "torch group", "torch warned"
 COMPILED, LAST = "compiled", "channels last"
 # How long kernels take to make, on the careful side of what an H200 showed: 3 to 7 seconds for networks of 100 to 1000
 # nodes, and 5 to 15 more for the first ones of a process.
@@ -102,6 +102,7 @@ class TorchEngine(GivenWeights):
             arenas, group = model.shelf.setdefault(ARENAS, Arenas()), model.shelf.get(GROUP, Arenas())
             how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
             how["workplace"] = workplace_of(model, options) if COMPILED in form else None
+            how["warned"] = model.shelf.setdefault(WARNED, set())
             others = [*(arenas if shapes is not None else ()), *group]  # what the file's own sizes need is in one arena
             program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
