@@ -52,21 +52,21 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         )
         workers = [Asked(stack, PROGRAM, file, arrays, place.device) for _ in range(COUNT)]
         for worker in workers:
-            _ask(worker, "begin")
+            ask(worker, "begin")
         levels = [place.used()]
         engine = {} if place.is_gpu else {"engine": "onnxruntime"}  # which alone shares memory of the CPU
         options = {"precision": precision, "tune": "off", "cache": False, "device": place.device, **engine}
         handle = None
         for worker in workers:
             if handle is not None:
-                _ask(worker, "attach", handle, {"device": place.device})
+                ask(worker, "attach", handle, {"device": place.device})
             else:
-                _ask(worker, "load", options)
+                ask(worker, "load", options)
                 if way == WAYS[1]:
-                    handle = _ask(worker, "share", [other.pid for other in workers[1:]])
-            _ask(worker, "run", 2)
+                    handle = ask(worker, "share", [other.pid for other in workers[1:]])
+            ask(worker, "run", 2)
             levels.append(place.used())
-        results = [[np.array(output) for output in _ask(worker, "results")] for worker in workers]
+        results = [[np.array(output) for output in ask(worker, "results")] for worker in workers]
         with place.exact():
             wanted = [tensor.ravel()[:PART] for tensor in as_tuple(made.module(*made.inputs))]
         errors = [error(each, wanted) for each in results]
@@ -74,16 +74,16 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         return {
             "weights_mb": weights / 1e6,
             "growth_mb": [(now - before) / 1e6 for before, now in itertools.pairwise(levels)],
-            "own_mb": [_ask(worker, "memory") for worker in workers],
+            "own_mb": [ask(worker, "memory") for worker in workers],
             "nvidia_smi_mb": [told.get(worker.pid) for worker in workers],
-            "engines": [_ask(worker, "engine") for worker in workers],
-            "ms": [1e3 * _ask(worker, "run", 20) for worker in workers],
+            "engines": [ask(worker, "engine") for worker in workers],
+            "ms": [1e3 * ask(worker, "run", 20) for worker in workers],
             "errors": errors,
             "is_right": max(errors) <= LIMITS[precision],
         }
 
 
-def _ask(worker: Asked, *command: Any) -> Any:
+def ask(worker: Asked, *command: Any) -> Any:
     """The answer of a process."""
     try:
         found = worker.ask(*command)
