@@ -47,9 +47,6 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         file, arrays = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
         file.write_bytes(made.onnx)
         np.savez(arrays, **{f"input_{number}": tensor.numpy() for number, tensor in enumerate(made.inputs)})
-        weights = sum(
-            int(np.prod(shape)) * dtype.itemsize for dtype, shape in litehouse.read(file).weight_shapes.values()
-        )
         workers = [Asked(stack, PROGRAM, file, arrays, place.device) for _ in range(COUNT)]
         for worker in workers:
             ask(worker, "begin")
@@ -72,7 +69,7 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         errors = [error(each, wanted) for each in results]
         told = used_by_process()
         return {
-            "weights_mb": weights / 1e6,
+            "weights_mb": weights_mb(file),
             "growth_mb": [(now - before) / 1e6 for before, now in itertools.pairwise(levels)],
             "own_mb": [ask(worker, "memory") for worker in workers],
             "nvidia_smi_mb": [told.get(worker.pid) for worker in workers],
@@ -81,6 +78,12 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
             "errors": errors,
             "is_right": max(errors) <= LIMITS[precision],
         }
+
+
+def weights_mb(file: Path) -> float:
+    """Megabytes of a model's weights."""
+    found = litehouse.read(file).weight_shapes.values()
+    return sum(int(np.prod(shape)) * dtype.itemsize for dtype, shape in found) / 1e6
 
 
 def ask(worker: Asked, *command: Any) -> Any:
