@@ -2,8 +2,8 @@
 
 Parts: `zoo` runs every model of the zoo against its stored outputs; `networks` races three networks against torch as
 it is, compiled, and captured as CUDA graphs; `overhead` tells what a call costs beyond the device's own time; `update`
-times an update of one weight; `processes` counts the memory of three processes that share a model; `runner` counts
-requests per second of a pool.
+times an update of one weight; `processes` counts the memory of three processes that share a model; `starts` times
+the first start of a network and the second; `runner` counts requests per second of a pool.
 
     python -m benchmarks gpu --parts networks,overhead --networks bert --batches 1 --seconds 500 --json found.json
 
@@ -12,13 +12,14 @@ With `--device cpu` everything runs on CPU tensors with tiny networks: a rehears
 
 import argparse
 import importlib
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.options import numbers, some
 from litehouse.device import lack
 
-PARTS = ("zoo", "networks", "overhead", "update", "processes", "runner")
+PARTS = ("zoo", "networks", "overhead", "update", "processes", "starts", "runner")
 NETWORKS = ("mobilenet_v2", "resnet50", "bert")
 PRECISIONS = ("fp32", "fp16")
 PEERS = ("eager", "captured", "compiled", "compiled+captured")
@@ -52,7 +53,8 @@ def main(arguments: Sequence[str] = ()) -> None:
         return
     from benchmarks.gpu.record import Record
 
-    record = Record(given)
-    for part in given.parts:
-        importlib.import_module(f"benchmarks.gpu.{part}").measure(record)
-    record.finish()
+    with tempfile.TemporaryDirectory() as folder:
+        record = Record(given, Path(folder))
+        for part in given.parts:
+            importlib.import_module(f"benchmarks.gpu.{part}").measure(record)
+        record.finish()

@@ -69,7 +69,7 @@ def load(
     whole = made.onnx
     exported = time.perf_counter()
     with quiet():
-        session = litehouse.load(whole, precision=precision, tune=tune, cache=False, **place.options, **more)
+        session = litehouse.load(whole, precision=precision, tune=tune, cache=record.cache, **place.options, **more)
         built = time.perf_counter()
         given = place.put(made.inputs)
         session.run(given)

@@ -47,43 +47,46 @@ def one(record: Record, way: str, precision: str) -> dict[str, Any]:
         file, arrays = Path(folder) / "model.onnx", Path(folder) / "inputs.npz"
         file.write_bytes(made.onnx)
         np.savez(arrays, **{f"input_{number}": tensor.numpy() for number, tensor in enumerate(made.inputs)})
-        weights = sum(
-            int(np.prod(shape)) * dtype.itemsize for dtype, shape in litehouse.read(file).weight_shapes.values()
-        )
         workers = [Asked(stack, PROGRAM, file, arrays, place.device) for _ in range(COUNT)]
         for worker in workers:
-            _ask(worker, "begin")
+            ask(worker, "begin")
         levels = [place.used()]
         engine = {} if place.is_gpu else {"engine": "onnxruntime"}  # which alone shares memory of the CPU
         options = {"precision": precision, "tune": "off", "cache": False, "device": place.device, **engine}
         handle = None
         for worker in workers:
             if handle is not None:
-                _ask(worker, "attach", handle, {"device": place.device})
+                ask(worker, "attach", handle, {"device": place.device})
             else:
-                _ask(worker, "load", options)
+                ask(worker, "load", options)
                 if way == WAYS[1]:
-                    handle = _ask(worker, "share", [other.pid for other in workers[1:]])
-            _ask(worker, "run", 2)
+                    handle = ask(worker, "share", [other.pid for other in workers[1:]])
+            ask(worker, "run", 2)
             levels.append(place.used())
-        results = [[np.array(output) for output in _ask(worker, "results")] for worker in workers]
+        results = [[np.array(output) for output in ask(worker, "results")] for worker in workers]
         with place.exact():
             wanted = [tensor.ravel()[:PART] for tensor in as_tuple(made.module(*made.inputs))]
         errors = [error(each, wanted) for each in results]
         told = used_by_process()
         return {
-            "weights_mb": weights / 1e6,
+            "weights_mb": weights_mb(file),
             "growth_mb": [(now - before) / 1e6 for before, now in itertools.pairwise(levels)],
-            "own_mb": [_ask(worker, "memory") for worker in workers],
+            "own_mb": [ask(worker, "memory") for worker in workers],
             "nvidia_smi_mb": [told.get(worker.pid) for worker in workers],
-            "engines": [_ask(worker, "engine") for worker in workers],
-            "ms": [1e3 * _ask(worker, "run", 20) for worker in workers],
+            "engines": [ask(worker, "engine") for worker in workers],
+            "ms": [1e3 * ask(worker, "run", 20) for worker in workers],
             "errors": errors,
             "is_right": max(errors) <= LIMITS[precision],
         }
 
 
-def _ask(worker: Asked, *command: Any) -> Any:
+def weights_mb(file: Path) -> float:
+    """Megabytes of a model's weights."""
+    found = litehouse.read(file).weight_shapes.values()
+    return sum(int(np.prod(shape)) * dtype.itemsize for dtype, shape in found) / 1e6
+
+
+def ask(worker: Asked, *command: Any) -> Any:
     """The answer of a process."""
     try:
         found = worker.ask(*command)

@@ -6,6 +6,7 @@ import time
 import traceback
 from argparse import Namespace
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,10 +30,11 @@ class Record:
         models: The networks.
         results: What was found, by part.
         left_out: What no longer fitted into the time.
+        cache: A cache for this run alone: what one part has chosen and made kernels for, the next one finds.
     """
 
-    def __init__(self, given: Namespace) -> None:
-        self.given, self.place = given, Place(given.device)
+    def __init__(self, given: Namespace, cache: Path) -> None:
+        self.given, self.cache, self.place = given, cache, Place(given.device)
         self.models = Models(is_tiny=not self.place.is_gpu)
         self.results: dict[str, Any] = {}
         self.left_out: list[str] = []

@@ -91,7 +91,7 @@ def pool(stack: ExitStack, record: Record, made: Made, precision: str, workers: 
             batching=Batching(max_size=JOINED) if is_joined else None,
             precision=precision,
             tune=record.brief_tune,
-            cache=False,
+            cache=record.cache,
             **record.place.options,
         )
     )

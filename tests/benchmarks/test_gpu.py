@@ -20,6 +20,7 @@ from benchmarks.gpu.models import Models, Network  # noqa: E402
 from benchmarks.gpu.networks import BOTH, CAPTURED, EAGER, OURS  # noqa: E402
 from benchmarks.gpu.place import Place  # noqa: E402
 from conftest import FIXTURES, ZOO  # noqa: E402
+from litehouse.engines import select  # noqa: E402
 from litehouse.engines.torch import pieces  # noqa: E402
 
 CONTAINERS = FIXTURES / "mindir" / "containers"
@@ -407,6 +408,31 @@ def test_a_process_that_fails_is_told(rehearse, monkeypatch, tmp_path):
     program.write_text("")
     rows = rehearse("--parts", "processes", "--precisions", "fp32")["results"]["processes"]
     assert all("ProcessError" in row["failed"] for row in rows)
+
+
+@pytest.mark.slow
+def test_starts(rehearse, capsys):
+    (row,) = rehearse("--parts", "starts", "--networks", "bert", "--precisions", "fp32")["results"]["starts"]
+    assert list(row["starts"]) == ["first", "second"]
+    assert row["is_right"]
+    for start in row["starts"].values():
+        assert start["seconds"] > 0
+        assert start["error"] < 1e-5
+        assert start["chosen"]["engine"] == "torch"
+    assert "torch fp32" in capsys.readouterr().out
+
+
+def test_what_one_part_has_chosen_the_next_one_finds(rehearse, monkeypatch):
+    races = []
+    race = select.race
+    monkeypatch.setattr(select, "RACE_SECONDS", {"full": 0.05})
+    monkeypatch.setattr(select, "race", lambda *given, **more: races.append(given) or race(*given, **more))
+    monkeypatch.setattr(select, "counts", lambda *_: [])
+    monkeypatch.setattr(overhead, "NETWORKS", ("mobilenet_v2",))
+    words = ("--networks", "mobilenet_v2", "--batches", "1", "--precisions", "fp16", "--tune", "full")
+    found = rehearse("--parts", "networks,overhead", *words)["results"]
+    assert len(races) == 1
+    assert found["networks"][0]["chosen"] == found["overhead"][0]["chosen"]
 
 
 def test_runner(rehearse, capsys):

@@ -161,6 +161,14 @@ def test_a_domain_that_is_not_known() -> None:
         litehouse.Session(read, Options(engine="torch", cache=False))
 
 
+def test_a_batch_that_cannot_be_split() -> None:
+    from onnx import helper
+
+    data = model([helper.make_node("Softmax", ["x"], ["y"], axis=0)], {"x": [4, 2]}, {"y": [4, 2]})
+    with pytest.raises(EngineError, match="cannot be made torch functions: Softmax"):  # the race then does without it
+        ENGINE.compile(litehouse.read(data), Options(engine="torch", cache=False), parts=2)
+
+
 def test_what_fails_while_running_is_told_with_its_node() -> None:
     from onnx import helper
 

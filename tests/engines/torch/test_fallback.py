@@ -1,5 +1,6 @@
 """Ops that torch lacks, which ONNX Runtime computes: what they take and give."""
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -12,11 +13,24 @@ from onnx import TensorProto as T
 from onnx import helper
 from onnx.defs import onnx_opset_version
 
-from litehouse import EngineError
+import litehouse
+from litehouse import EngineError, Options
+from litehouse.engines.shell import prepared
+from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.fallback import Fallback
+from litehouse.engines.torch.frame import Frame
+from litehouse.engines.torch.lower import lower
 from litehouse.engines.torch.values import as_tensor
 
 X = torch.tensor([1.0, -2.0, 3.0])
+
+
+def distances(*names: str) -> list[Any]:
+    """Nodes that torch lacks, one behind another."""
+    return [
+        helper.make_node("CDist", [x, x], [y], name=f"from {x}", domain="com.microsoft", metric="euclidean")
+        for x, y in itertools.pairwise(names)
+    ]
 
 
 def fallback(op: str, inputs: str, outputs: str = "y", version: int = 21, **attributes: Any) -> Fallback:
@@ -109,3 +123,33 @@ def test_version_that_onnx_runtime_does_not_know_yet() -> None:
     newest = onnx_opset_version()
     for version in (newest, newest + 1):
         assert fallback("Abs", "x", version=version)([X])[0].tolist() == [1, 2, 3]
+
+
+def test_nothing_goes_to_the_device_between_two_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [*distances("x", "a", "b", "c"), helper.make_node("Relu", ["c"], ["y"])]
+    lowered = lower(prepared(litehouse.read(whole(nodes, {"x": np.ones((4, 3), np.float32)}, ["y"])), None, 1), "file")
+    elsewhere = torch.device("meta")  # from which nothing can be copied back
+    frame = Frame(lowered.constants, [None] * len(lowered.constants), elsewhere)
+    frame.fed[lowered.block.inputs[0]] = torch.ones(4, 3)
+    copied: list[Any] = []
+    move = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda own, *given: copied.append(given) or move(own, *given))
+    frame.run(lowered.block.steps)
+    assert copied == [(elsewhere,)]  # what Relu takes
+    assert frame.on_device(lowered.block.outputs[0]).shape == (4, 4)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads_are_as_many_as_were_asked_for(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    taken: list[Any] = []
+    make = onnxruntime.InferenceSession
+    monkeypatch.setattr(
+        onnxruntime, "InferenceSession", lambda model, settings, **more: taken.append(settings) or make(model, settings)
+    )
+    model = litehouse.read(whole(distances("x", "a", "y"), {"x": np.ones((4, 3), np.float32)}, ["y"]))
+    program = TorchEngine().compile(model, Options(engine="torch", threads=threads, cache=False))
+    program.bind().run([np.ones((4, 3), np.float32)])
+    assert [each.intra_op_num_threads for each in taken] == [threads] * 2
+    assert {each.get_session_config_entry("session.intra_op.allow_spinning") for each in taken} == {"0"}

@@ -1,12 +1,20 @@
 """Torch's settings for all threads, while a model is captured."""
 
+import contextlib
 import threading
 
 import pytest
 
+import litehouse
+from litehouse import Options
+from litehouse.engines.torch.engine import TorchEngine
+from onnx_models import mlp
+
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch.precision import computing  # noqa: E402  (it needs torch)
+from litehouse.engines.torch import program  # noqa: E402  (they need torch)
+from litehouse.engines.torch.precision import computing  # noqa: E402
+from litehouse.engines.torch.program import TorchRunner  # noqa: E402
 
 
 def settings() -> tuple[bool, bool, bool]:
@@ -26,6 +34,21 @@ def _allowed() -> None:
 def test_they_hold_inside_and_are_put_back() -> None:
     with computing("fp32"):
         assert settings() == (False, False, True)
+    assert settings() == (True, True, False)
+
+
+@pytest.mark.parametrize(("precision", "is_short"), [("fp32", False), ("fp16", False), ("tf32", True)])
+def test_they_hold_in_all_that_a_gpu_is_given_to_do(
+    precision: str, is_short: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "stream_for", lambda *_: object())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    read = litehouse.read(mlp())
+    made = TorchEngine().compile(read, Options(engine="torch", cache=False))
+    made.place, made.precision = torch.device("cuda", 0), precision
+    with TorchRunner(made)._at_work():
+        assert settings() == (is_short, is_short, True)
     assert settings() == (True, True, False)
 
 

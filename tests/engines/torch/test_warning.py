@@ -1,4 +1,4 @@
-"""Ops that torch lacks: one warning for each program, which names them, and numbers that are right all the same."""
+"""Ops that torch lacks: one warning for each session, which names them, and numbers that are right all the same."""
 
 import logging
 
@@ -45,9 +45,19 @@ def test_one_warning_names_all(caplog: pytest.LogCaptureFixture) -> None:
     assert found.endswith(text)
 
 
-def test_each_program_warns(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_session_warns(caplog: pytest.LogCaptureFixture) -> None:
     data = whole([distances("d", "x", "y")], {"x": X}, ["y"])
     assert len(check(data, [{"x": X}, {"x": X}], caplog, sessions=3)) == 3
+
+
+def test_all_programs_of_a_session_warn_once(rehearsed_gpu: None, caplog: pytest.LogCaptureFixture) -> None:
+    data = whole([distances("d", "x", "y")], {"x": X}, ["y"])
+    with caplog.at_level(logging.WARNING):
+        session = litehouse.load(data, device="gpu", precision="fp16", cache=False)
+        for count in (2, 4):
+            session.resize([(count, 3)])
+            session.run([np.ones((count, 3), np.float32)])
+    assert caplog.text.count("torch lacks") == 1
 
 
 def test_several_runners_of_one_program_warn_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from litehouse.apart import apart
+from litehouse.cores.budget import thread_budget
 from litehouse.device import lack, place
 from litehouse.engines.base import GivenWeights, Names
 from litehouse.errors import EngineError
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from litehouse.engines.torch.exchanges import TorchExchange
+    from litehouse.engines.torch.lower import Lowered
     from litehouse.engines.torch.program import TorchProgram
     from litehouse.model import Model
 
 
-# Where a model's shelf has the live weights, the arena of another process, the arenas of its programs, and those of
-# all models that it shares memory with.
-STORE, SHARED, ARENAS, GROUP = "torch store", "torch shared", "torch arenas", "torch group"
+# Where a model's shelf has the live weights, the arena of another process, the arenas of its programs, those of all
+# models that it shares memory with, and the ops that were warned of.
+STORE, SHARED, ARENAS, GROUP, WARNED = "torch store", "torch shared", "torch arenas", "torch group", "torch warned"
 COMPILED, LAST = "compiled", "channels last"
 # How long kernels take to make, on the careful side of what an H200 showed: 3 to 7 seconds for networks of 100 to 1000
 # nodes, and 5 to 15 more for the first ones of a process.
@@ -83,26 +85,12 @@ class TorchEngine(GivenWeights):
         exchanges: Sequence[TorchExchange] = (),
     ) -> TorchProgram:
         """Compile a model; `shapes` replaces the shapes of its inputs, `exchanges` are its ops between ranks."""
-        from litehouse.engines.shell import halved_ops, prepared
         from litehouse.engines.torch.arena import Arenas
         from litehouse.engines.torch.kernels_kept import workplace_of
-        from litehouse.engines.torch.lower import lower
         from litehouse.engines.torch.program import TorchProgram
         from litehouse.engines.torch.store import Store
-        from litehouse.passes import halve, speed_up
 
-        whole, is_rewritten = prepared(model, shapes, parts, halved_ops(options.op_precision)), False
-        try:
-            with _all_used(whole.graph):
-                if not is_plain:
-                    is_rewritten = speed_up(whole, self.name)
-                if precision == "fp16":
-                    halve(whole)
-            lowered = lower(whole, model.path, model.live, exchanges)
-        except EngineError:
-            raise
-        except Exception as error:
-            raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
+        lowered, is_rewritten = _lowered(model, options, shapes, precision, parts, exchanges, is_plain=is_plain)
         is_fixed = shapes is not None or all(info.is_static for info in model.inputs)
         names, where = Names.of(model), place(options.device)
         if options.precision == "tf32" and precision == "fp32" and where.type == "cuda":
@@ -114,6 +102,7 @@ class TorchEngine(GivenWeights):
             arenas, group = model.shelf.setdefault(ARENAS, Arenas()), model.shelf.get(GROUP, Arenas())
             how: dict[str, Any] = {"is_fixed": is_fixed, "form": form, "store": store, "shared": shared}
             how["workplace"] = workplace_of(model, options) if COMPILED in form else None
+            how["warned"] = model.shelf.setdefault(WARNED, set())
             others = [*(arenas if shapes is not None else ()), *group]  # what the file's own sizes need is in one arena
             program = TorchProgram(lowered, names, where, precision, others=others, **how)
         arenas.add(program.arena)
@@ -136,6 +125,36 @@ class TorchEngine(GivenWeights):
     def restore(self, folder: Path, names: Names, options: Options, precision: str) -> TorchProgram:  # noqa: ARG002
         """No program of this engine is kept."""
         raise EngineError(f"{names.path}: the torch engine keeps no programs ({folder})")
+
+
+def _lowered(
+    model: Model,
+    options: Options,
+    shapes: Sequence[Sequence[int]] | None,
+    precision: str,
+    parts: int,
+    exchanges: Sequence[TorchExchange],
+    *,
+    is_plain: bool,
+) -> tuple[Lowered, bool]:
+    """The steps of a model; see `TorchEngine.compile`. And whether its graph was made faster."""
+    from litehouse.engines.shell import halved_ops, prepared
+    from litehouse.engines.torch.lower import lower
+    from litehouse.passes import halve, speed_up
+
+    threads, is_rewritten = options.threads or thread_budget(), False
+    try:
+        whole = prepared(model, shapes, parts, halved_ops(options.op_precision))
+        with _all_used(whole.graph):
+            if not is_plain:
+                is_rewritten = speed_up(whole, TorchEngine.name)
+            if precision == "fp16":
+                halve(whole)
+        return lower(whole, model.path, model.live, exchanges, threads=threads), is_rewritten
+    except EngineError:
+        raise
+    except Exception as error:
+        raise EngineError(f"{model.path}: the graph cannot be made torch functions: {error}") from error
 
 
 @contextlib.contextmanager

@@ -24,9 +24,9 @@ TRAVELS_AS: dict[str, np.dtype[Any]] = {
 class Fallback:
     """One node, in a model of its own. What it gives is on the CPU."""
 
-    def __init__(self, node: ir.Node, versions: dict[str, int], path: str) -> None:
+    def __init__(self, node: ir.Node, versions: dict[str, int], path: str, threads: int = 1) -> None:
         """Remember the node; sessions are made when it runs, as the types of its inputs are known then."""
-        self._node, self._versions, self._path = node, versions, path
+        self._node, self._versions, self._path, self._threads = node, versions, path, threads
         self._sessions: dict[tuple[str, ...], tuple[Any, dict[int, np.dtype[Any]]]] = {}
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
@@ -47,11 +47,20 @@ class Fallback:
     def _open(self, arrays: Sequence[Any]) -> tuple[Any, dict[int, np.dtype[Any]]]:
         """A session, and which of its outputs are of other types than they travel as."""
         try:
-            session = _session(self._model(arrays, {}))
+            session = self._session(self._model(arrays, {}))
             kinds = {place: kind for place, out in enumerate(session.get_outputs()) if (kind := _exotic(out.type))}
-            return _session(self._model(arrays, kinds)) if kinds else session, kinds
+            return self._session(self._model(arrays, kinds)) if kinds else session, kinds
         except Exception as error:
             raise EngineError(f"torch has no such op, and ONNX Runtime cannot build it: {error}") from error
+
+    def _session(self, model: bytes) -> Any:
+        import onnxruntime
+
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 4
+        settings.intra_op_num_threads = self._threads
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # each node has threads of its own
+        return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
 
     def _model(self, arrays: Sequence[Any], kinds: dict[int, np.dtype[Any]]) -> bytes:
         import onnx
@@ -92,14 +101,6 @@ def _first_version(op: str, domain: str, version: int) -> int:
         return int(onnx.defs.get_schema(op, version, domain).since_version)
     except onnx.defs.SchemaError:  # not one of ONNX's own
         return version
-
-
-def _session(model: bytes) -> Any:
-    import onnxruntime
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4
-    return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
 
 
 def _cast(source: str, target: str, dtype: np.dtype[Any]) -> Any:

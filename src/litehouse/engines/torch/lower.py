@@ -52,7 +52,14 @@ class Lowered:
     lacking: list[Step] = field(default_factory=list)
 
 
-def lower(whole: ir.Model, path: str, live: Iterable[str] = (), exchanges: Sequence[TorchExchange] = ()) -> Lowered:
+def lower(
+    whole: ir.Model,
+    path: str,
+    live: Iterable[str] = (),
+    exchanges: Sequence[TorchExchange] = (),
+    *,
+    threads: int = 1,
+) -> Lowered:
     """The steps of a graph.
 
     Args:
@@ -60,18 +67,19 @@ def lower(whole: ir.Model, path: str, live: Iterable[str] = (), exchanges: Seque
         path: The model's file, for error texts.
         live: Inputs that are weights.
         exchanges: Its ops between ranks, in the order of the file.
+        threads: How many compute what torch lacks.
 
     Raises:
         EngineError: It has an op of an unknown domain, or one with graphs that is not known.
     """
-    return _Lowering(whole, path, exchanges).lowered(frozenset(live))
+    return _Lowering(whole, path, exchanges, threads).lowered(frozenset(live))
 
 
 class _Lowering:
     """The slots of values so far."""
 
-    def __init__(self, whole: ir.Model, path: str, exchanges: Sequence[TorchExchange]) -> None:
-        self._whole, self._path = whole, path
+    def __init__(self, whole: ir.Model, path: str, exchanges: Sequence[TorchExchange], threads: int) -> None:
+        self._whole, self._path, self._threads = whole, path, threads
         self._exchanges = iter(exchanges)
         self._turns = sorted(each.turn for each in exchanges if each.line is not None)
         self._sends: dict[int, Step] = {}  # by turn, those whose turn has not come
@@ -162,9 +170,7 @@ class _Lowering:
         if node.op_type == "Loop" and node.domain in ("", "ai.onnx"):  # its count and its condition are known
             self._on_host.update(self._slot(value) for value in node.attributes["body"].as_graph().inputs[:2])
         attributes = {name: self._attribute(node, value) for name, value in node.attributes.items()}
-        version = node.version or self._versions.get(node.domain or "", 1)
         inputs = tuple(NONE if value is None else self._slot(value) for value in node.inputs)
-        found = find_op(node.domain, node.op_type, version)
         if node.domain == "" and node.op_type == "Constant":
             self._constants[self._slot(node.outputs[0])] = _constant(attributes)
             return None
@@ -175,18 +181,7 @@ class _Lowering:
             raise EngineError(
                 f"{self._where(node)} is of the domain {node.domain!r}, which the torch engine does not know"
             )
-        fitting = found if found is not None and not found.refusal(attributes, len(inputs)) else None
-        step = Step(
-            op=node.op_type,
-            name=node.name or "",
-            function=None if fitting is None else _bound(fitting, attributes, len(node.outputs)),
-            known=tuple(fitting is not None and self._knows(fitting, place, inputs) for place in range(len(inputs))),
-            inputs=inputs,
-            outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
-            fallback=Fallback(node, self._versions, self._path),
-            gives_known=node.op_type in SIZES and node.domain == "",
-            is_lacking=fitting is None,
-        )
+        step = self._computed(node, inputs, attributes)
         if node.op_type not in NOT_FOLDED and all(slot == NONE or self._constants[slot] is not None for slot in inputs):
             if self._can_fold(step):
                 return self._folded(step)
@@ -201,6 +196,22 @@ class _Lowering:
         if step.is_lacking:
             self._lacking.append(step)
         return step
+
+    def _computed(self, node: ir.Node, inputs: tuple[int, ...], attributes: dict[str, Any]) -> Step:
+        """The step of a node without graphs, by torch's function for it or without one."""
+        found = find_op(node.domain, node.op_type, node.version or self._versions.get(node.domain or "", 1))
+        fitting = found if found is not None and not found.refusal(attributes, len(inputs)) else None
+        return Step(
+            op=node.op_type,
+            name=node.name or "",
+            function=None if fitting is None else _bound(fitting, attributes, len(node.outputs)),
+            known=tuple(fitting is not None and self._knows(fitting, place, inputs) for place in range(len(inputs))),
+            inputs=inputs,
+            outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
+            fallback=Fallback(node, self._versions, self._path, self._threads),
+            gives_known=node.op_type in SIZES and node.domain == "",
+            is_lacking=fitting is None,
+        )
 
     def _knows(self, fitting: Op, place: int, inputs: tuple[int, ...]) -> bool:
         value = self._constants[inputs[place]] if inputs[place] != NONE else None

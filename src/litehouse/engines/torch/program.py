@@ -56,6 +56,7 @@ class TorchProgram:
         store: Store | None = None,
         shared: SharedArena | None = None,
         others: Iterable[Arena] = (),
+        warned: set[str] | None = None,
     ) -> None:
         """Copy the weights to the device.
 
@@ -70,6 +71,7 @@ class TorchProgram:
             store: The live weights.
             shared: The arena of another process that has all other weights.
             others: The arenas of the same model at other sizes.
+            warned: Takes the ops that were warned of, by all programs of the model.
         """
         self.lowered, self.names, self.place, self.precision = lowered, names, place, precision
         self.is_fixed = is_fixed
@@ -83,7 +85,8 @@ class TorchProgram:
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
         self._lock = threading.Lock()
-        self._warned: set[Step] = set()
+        self._lacking: set[Step] = set()
+        self._warned = set[str]() if warned is None else warned
         self.warn(lowered.lacking)
 
         constant = {slot for slot, value in enumerate(lowered.constants) if value is not None}
@@ -137,15 +140,16 @@ class TorchProgram:
     @property
     def lacking(self) -> list[str]:
         """The ops that torch lacks, as far as they have run or were never there, with their nodes."""
-        return [str(step) for step in self._warned]
+        return [str(step) for step in self._lacking]
 
     def warn(self, lacking: Sequence[Step]) -> None:
-        """Warn of the ops that torch lacks, once of each."""
+        """Warn of the ops that torch lacks, once of each in all programs of a model."""
         with self._lock:
-            new = [step for step in lacking if step not in self._warned]
+            self._lacking.update(lacking)
+            new = [text for text in dict.fromkeys(map(str, lacking)) if text not in self._warned]
             self._warned.update(new)
         if new:
-            texts = ", ".join(dict.fromkeys(str(step) for step in new))
+            texts = ", ".join(new)
             log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", self.names.path, texts)
 
 
