@@ -78,7 +78,7 @@ class TestWhichThereAre:
 
         monkeypatch.setattr(builtins, "__import__", fail)
         assert device.device_count("gpu") == 0
-        assert device.lack("gpu") == f"torch does not import ({error}); install litehouse[gpu]"
+        assert device.lack("gpu") == f"torch does not import ({error}); install it with: pip install torch"
 
     def test_memory_that_torch_holds_is_given_back(self, monkeypatch):
         import torch
@@ -144,7 +144,9 @@ class TestWhichThereAre:
     def test_without_torch(self, rehearsed_gpu, no_torch):
         assert device.device_fingerprint("gpu") is None
         assert device.device_count("gpu") == 0
-        assert device.lack("gpu") == "torch does not import (No module named 'torch'); install litehouse[gpu]"
+        assert (
+            device.lack("gpu") == "torch does not import (No module named 'torch'); install it with: pip install torch"
+        )
 
     def test_names(self):
         assert [device.named(each) for each in ("gpu", "gpu:0", "gpu:3", "cpu")] == ["gpu:0", "gpu:0", "gpu:3", "cpu"]

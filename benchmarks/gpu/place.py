@@ -34,7 +34,11 @@ class Place:
     @property
     def title(self) -> str:
         """Its name for people."""
-        return str(torch.cuda.get_device_name(self.torch)) if self.is_gpu else "CPU tensors, a rehearsal"
+        return (
+            str(torch.cuda.get_device_name(self.torch))
+            if self.is_gpu
+            else "CPU tensors, a rehearsal whose figures mean nothing"
+        )
 
     def put(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The tensors, here."""

@@ -25,7 +25,7 @@ import litehouse
 from benchmarks.gpu.networks import LIMITS, lacking, quiet
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, trouble
-from benchmarks.gpu.zoo_cases import Arrays, Case, cases
+from benchmarks.gpu.zoo_cases import FOLDERS, Arrays, Case, cases
 
 SECONDS = 3.0  # that a model may take, before the first one tells
 COLUMNS = (
@@ -43,6 +43,9 @@ def measure(record: Record) -> None:
     record.results["zoo"] = rows
     found = list(cases(record.given.zoo))
     record.say(f"{len(found)} models in {record.given.zoo}")
+    if not found:
+        record.say(f"left out: --zoo names a folder that has some of {', '.join(FOLDERS)}")
+        return
     with _checker(record, found) as checked, ThreadPoolExecutor(record.given.processes) as threads:
         for precision in record.given.precisions:
             results = threads.map(partial(_step, record, checked, precision), found, itertools.count())

@@ -56,7 +56,7 @@ def lack(device: str) -> str | None:
     try:
         import torch
     except (ImportError, OSError) as error:
-        return f"torch does not import ({error}); install litehouse[gpu]"
+        return f"torch does not import ({error}); install it with: pip install torch"
     if kind == "cpu":
         return None
     count = device_count(kind)

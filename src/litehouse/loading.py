@@ -12,6 +12,8 @@ from typing import Any
 from litehouse import identity
 from litehouse.builds import Loaded
 from litehouse.cores.budget import thread_budget
+from litehouse.device import lack
+from litehouse.errors import EngineError, WeightError
 from litehouse.identity import Origin
 from litehouse.model import Model
 from litehouse.options import Limits, Options
@@ -150,7 +152,9 @@ def attach(
 
     Raises:
         TypeError: The handle is no number, or an option is none, or is settled by the other process.
-        WeightError: Nobody offers weights under the handle, not to this process, or not of this model.
+        WeightError: Nobody offers weights under the handle, not to this process, or not of this model; or they are on
+            a GPU, and `device` is none.
+        EngineError: They are on a GPU, and this process cannot run there.
     """
     from litehouse import sharing as memory
 
@@ -185,6 +189,10 @@ def _attached_on_device(attached: Any, source: str | os.PathLike[str] | None, op
     """A session over the memory that another process has on a device; the file tells what to compute with it."""
     from litehouse import sharing as memory
 
+    if options.device_kind != "gpu":
+        raise WeightError(f"the weights are on a GPU, and device is {options.device!r}; use device='gpu'")
+    if (reason := lack(options.device)) is not None:
+        raise EngineError(f"the weights are on a GPU, and nothing can run on {options.device!r}: {reason}")
     now, options = attached.now, replace(options, engine="torch")
     with attached.understood():
         facts = now.base.facts

@@ -14,7 +14,7 @@ from mindspore_lite.tensor import Array, Tensor
 
 NAMES_FILE = "variable_weights_file"
 PIDS, HANDLE = "shareable_weight_pid_list", "shareable_weight_mem_handle"
-SECTIONS = ("ascend_context", "litehouse")
+SECTIONS = ("ascend_context", "gpu_context", "litehouse")
 # Published programs also write these beside the sections, the second one as a number.
 BESIDE = {"pids": PIDS, "shared_mem_handle": HANDLE}
 

@@ -88,9 +88,9 @@ class Model:
             model_type: Its kind.
             context: Where and how to run; None stands for `Context()`.
             config_path: A configuration file of `[section]` and `key=value` lines. The section `[litehouse]` takes
-                effect, and what `[ascend_context]` says about weights: `variable_weights_file`, those that
-                `update_weights` takes; `shareable_weight_pid_list` and `shareable_weight_mem_handle`, which processes
-                share them; and about ranks: `rank_table_file`. Others are read over.
+                effect, and what `[ascend_context]` or `[gpu_context]` says about weights: `variable_weights_file`,
+                those that `update_weights` takes; `shareable_weight_pid_list` and `shareable_weight_mem_handle`, which
+                processes share them; and what the first says about ranks: `rank_table_file`. Others are read over.
             config_dict: The same as a dict of dicts; wins over the file.
             dec_key: The key of an encrypted file.
             dec_mode: How it is encrypted: `"AES-GCM"`, `"AES-CBC"` or `"SM4-CBC"`.

@@ -280,7 +280,10 @@ def test_who_is_right_by_a_bound_of_its_own_is_named(rehearse, small_zoo, monkey
 
 def test_a_zoo_that_is_not_there(rehearse, tmp_path, capsys):
     assert rehearse("--parts", "zoo", "--zoo", str(tmp_path / "none"))["results"]["zoo"] == []
-    assert "0 models" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "0 models" in shown
+    assert "left out: --zoo names a folder that has some of mindir, " in shown
+    assert "The zoo in" not in shown  # a table of nothing looks like success
 
 
 @pytest.mark.parametrize(

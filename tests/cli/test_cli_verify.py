@@ -52,6 +52,17 @@ def test_mismatch(mlp, reference):
     assert call("verify", mlp, "--reference", reference, "--rtol", "10").exit_code == 0
 
 
+def test_16_bits_need_a_tolerance_that_is_told(mlp, reference, rehearsed_gpu, monkeypatch):
+    monkeypatch.setenv("LITEHOUSE_TUNE", "off")
+    words = ("verify", mlp, "--reference", reference, "--device", "gpu", "--precision")
+    result = call(*words, "fp16")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[-1] == "fp16 rounds more than that: --tolerance 0.02 lets it"
+    assert call(*words, "fp16", "--tolerance", "0.02").exit_code == 0
+    assert "--tolerance" not in call(*words, "fp16", "--tolerance", "1e-9").stdout
+    assert call(*words, "fp32").exit_code == 0
+
+
 def test_wrong_shape_fails_with_a_note(mlp, reference):
     save(reference / "output_0.npy", np.zeros((3, 2), np.float32))
     result = call("verify", mlp, "--reference", reference)

@@ -182,7 +182,7 @@ def test_a_provider_that_is_asked_for_leaves_torch_out(
             [CUDA, CPU],
             {"device": "gpu", "provider": "tensorrt"},
             "the installed onnxruntime has no TensorRT provider; install a build that has one, or use "
-            "provider='cuda', or no provider with torch (litehouse[gpu])",
+            "provider='cuda', or no provider, with torch",
         ),
         ([CUDA, CPU], {"device": "gpu"}, None),
         ([CUDA, CPU], {"device": "gpu", "provider": "cuda"}, None),
@@ -202,7 +202,7 @@ def test_tensorrt_itself_is_missing(build: Build) -> None:
     build.missing = ["libnvinfer.so.10"]
     assert _refusal(device="gpu", provider="tensorrt") == (
         "TensorRT cannot be loaded (libnvinfer.so.10: cannot open shared object file); install its version 10, or use "
-        "provider='cuda', or no provider with torch (litehouse[gpu])"
+        "provider='cuda', or no provider, with torch"
     )
     assert _refusal(device="gpu") is None
     build.library = ""  # then only a session can tell
@@ -216,7 +216,7 @@ def test_nothing_serves_the_gpu(build: Build) -> None:
     text = str(caught.value)
     assert text.startswith("no engine can run on 'gpu'. torch: torch does not import (")
     assert text.endswith(
-        "; install litehouse[gpu]. onnxruntime: the installed onnxruntime is the one for the CPU; install "
+        "; install it with: pip install torch. onnxruntime: the installed onnxruntime is the one for the CPU; install "
         "onnxruntime-gpu in its place"
     )
 
@@ -240,7 +240,7 @@ def test_only_cuda_is_in_use_where_tensorrt_was_asked_for(build: Build) -> None:
     assert str(caught.value) == (
         "<bytes>: ONNX Runtime cannot use TensorRT on this machine, only CUDAExecutionProvider, CPUExecutionProvider; "
         "check that TensorRT is installed in the version that this onnxruntime is built for, or use provider='cuda', "
-        "or no provider with torch (litehouse[gpu])"
+        "or no provider, with torch"
     )
     assert _load(device="gpu", provider="cuda").engine == "onnxruntime"
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from litehouse.cli.per_op import Outcome
 
 NUMBERS = ("range", "max error", "of range")
+ROUNDED = 0.02  # what 16 bits may differ by, as a part of the range: networks that were tried keep within it
 
 
 @reporting
@@ -87,6 +88,8 @@ def verify_command(
     matches = all(item.ok for item in found)
     _show(network.outputs, actual, found)
     show_engine(session)
+    if not matches and session.precision != "fp32" and limits == Tolerance():
+        stdout().print(f"{session.precision} rounds more than that: --tolerance {ROUNDED} lets it", style="dim")
     if per_op:
         outcome = _search(network, replace(options, engine=used), inputs, limits)
         _show_outcome(outcome, used, matches)

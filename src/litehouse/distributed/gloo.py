@@ -50,7 +50,7 @@ class GlooMail(Mail):
             import torch.distributed as distributed
         except ImportError as error:
             raise EngineError(
-                f"ranks on several machines need torch ({error}); install it with: pip install 'litehouse[distributed]'"
+                f"ranks on several machines need torch ({error}); install it with: pip install torch"
             ) from error
         self._box: queue.SimpleQueue[Letter | None] = queue.SimpleQueue()
         self._sending: dict[int, deque[Any]] = {other: deque() for other in self._peers}

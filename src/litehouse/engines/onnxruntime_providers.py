@@ -19,7 +19,7 @@ CPU, CUDA, TENSORRT, CANN = (f"{name}ExecutionProvider" for name in ("CPU", "CUD
 PROVIDERS = {"cpu": CPU, "gpu": CUDA, "ascend": CANN, "cuda": CUDA, "tensorrt": TENSORRT}
 WHEELS = {CUDA: "onnxruntime-gpu", TENSORRT: "onnxruntime-gpu", CANN: "onnxruntime-cann"}
 WORDS = {CUDA: "CUDA", TENSORRT: "TensorRT", CANN: "CANN"}
-OTHERWISE = "or use provider='cuda', or no provider with torch (litehouse[gpu])"
+OTHERWISE = "or use provider='cuda', or no provider, with torch"
 # From this version on, TensorRT takes the types of the graph, and its provider drops the flag for 16 bits.
 STRONGLY_TYPED = 11
 

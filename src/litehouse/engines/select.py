@@ -13,7 +13,7 @@ import numpy as np
 
 from litehouse.cores.affinity import cores_for
 from litehouse.cores.budget import spare_memory, thread_budget
-from litehouse.device import free_memory
+from litehouse.device import device_count, free_memory, lack, split
 from litehouse.engines import safety
 from litehouse.engines.base import Engine, Program
 from litehouse.engines.build_time import BuildTime
@@ -180,7 +180,17 @@ def select(model: Model, options: Options, known: Choice | None = None, progress
         return _doubted(_challenge(model, options, first, found, doubts, progress), doubts)
     if failures:
         raise failures[0]
-    raise EngineError(f"no engine can run on {options.device!r}. " + ". ".join(dict.fromkeys(refused)))
+    raise EngineError(f"no engine can run on {options.device!r}. " + ". ".join(_advice(options, refused)))
+
+
+def _advice(options: Options, refused: Sequence[str]) -> Sequence[str]:
+    """Why none can, and what would: nothing that is installed brings a GPU that is not there."""
+    reasons = list(dict.fromkeys(refused))
+    if options.device_kind != "gpu" or not (count := device_count("gpu")):
+        return reasons
+    if split(options.device)[1] >= count:
+        return [f"torch: {lack(options.device)}"]
+    return [*reasons, "Without a provider, torch would run it"] if options.provider else reasons
 
 
 def _noted(known: Choice, found: Iterator[Candidate], options: Options) -> Candidate | None:

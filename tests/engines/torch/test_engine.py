@@ -91,14 +91,22 @@ def test_ascend(gpus: None) -> None:
     assert ENGINE.available(Options(device="ascend", engine="torch")) == "it does not run on 'ascend'"
 
 
+def test_advice_is_of_use(rehearsed_gpu: None) -> None:
+    with pytest.raises(EngineError) as caught:  # no other package would bring that GPU
+        litehouse.load(mlp(), cache=False, device="gpu:7")
+    assert str(caught.value) == "no engine can run on 'gpu:7'. torch: there is no GPU 7: torch finds 1, from 0 on"
+    with pytest.raises(EngineError, match=r"install onnxruntime-gpu.*\. Without a provider, torch would run it$"):
+        litehouse.load(mlp(), cache=False, device="gpu", provider="tensorrt")
+
+
 @pytest.mark.parametrize("options", [{"engine": "torch"}, {"engine": "torch", "device": "gpu"}], ids=str)
 def test_no_torch(monkeypatch: pytest.MonkeyPatch, options: dict[str, str]) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     reason = ENGINE.available(Options(**options))
     assert reason is not None
     assert reason.startswith("torch does not import")
-    assert reason.endswith("install litehouse[gpu]")
-    with pytest.raises(EngineError, match=r"torch: torch does not import.*install litehouse\[gpu\]"):
+    assert reason.endswith("install it with: pip install torch")
+    with pytest.raises(EngineError, match=r"torch: torch does not import.*pip install torch"):
         litehouse.load(mlp(), cache=False, **options)
 
 

@@ -510,6 +510,19 @@ def test_a_process_that_may_not_have_it_gets_nothing(tmp_path: Path, monkeypatch
     assert "is not in the list of those that may have them" in done.stdout, done.stderr
 
 
+def test_it_is_attached_on_a_gpu_that_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    handle = (session := litehouse.load(tmp_path / "model.onnx", device="gpu", cache=False)).share([])
+    for device in ("cpu", "ascend"):
+        with pytest.raises(WeightError, match=f"on a GPU, and device is '{device}'; use device='gpu'"):
+            litehouse.attach(handle, device=device)
+    with pytest.raises(litehouse.EngineError, match=r"nothing can run on 'gpu:3': there is no GPU 3"):
+        litehouse.attach(handle, device="gpu:3")
+    litehouse.attach(handle, device="gpu", cache=False).close()
+    session.close()
+
+
 def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
     (tmp_path / "model.onnx").write_bytes(mlp())

@@ -124,6 +124,16 @@ def test_memory_of_another_device_is_refused_by_engines_of_the_cpu(cpu_engine: s
         session.run([OnGpu(X)])
 
 
+def test_memory_of_a_gpu_is_refused_by_a_torch_that_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(_: Any) -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr(torch, "from_dlpack", lacks)
+    session = litehouse.load(mlp(), engine="torch", threads=1, cache=False)
+    with pytest.raises(ShapeError, match=r"input 'x' cannot be taken as a tensor .*not compiled with CUDA"):
+        session.run([Foreign(X)])
+
+
 def test_arrays_and_tensors_together(engine: str) -> None:
     nodes = [node("MatMul", "a b", "m"), node("Add", "m c", "y")]
     session = litehouse.load(

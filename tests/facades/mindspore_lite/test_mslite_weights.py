@@ -84,7 +84,7 @@ def test_names_beside_the_configuration_and_by_other_names(tmp_path, config, bia
     expected = _shifted(_run(_build()), SHIFT)
     np.testing.assert_allclose(_run(model), expected, rtol=1e-4)
     (tmp_path / "other.txt").write_text(f"{WEIGHT}\n\n{BIAS},last_bias\n")
-    for section in ("ascend_context", "litehouse"):
+    for section in ("ascend_context", "gpu_context", "litehouse"):
         model = _build(config_dict={section: {"variable_weights_file": str(tmp_path / "other.txt")}})
         model.update_weights([[_tensor(bias + SHIFT, "last_bias")]])
         np.testing.assert_allclose(_run(model), expected, rtol=1e-4)
@@ -179,17 +179,16 @@ def test_the_process_is_told_before_the_model_is_built():
     assert _build().get_model_info("shareable_weight_mem_handle") == ""
 
 
-@pytest.mark.parametrize("form", ["sections", "beside", "list"])
+@pytest.mark.parametrize("form", ["ascend_context", "gpu_context", "beside", "list"])
 def test_models_share_memory_by_handle(form, bias):
     pids = [0, os.getpid()] if form == "list" else f"0, {os.getpid()}"
-    owner = _build(
-        config_dict={"ascend_context": {"shareable_weight_pid_list": pids}} if form == "sections" else {"pids": pids}
-    )
+    is_section = form.endswith("context")
+    owner = _build(config_dict={form: {"shareable_weight_pid_list": pids}} if is_section else {"pids": pids})
     handle = owner.get_model_info("shareable_weight_mem_handle")
     assert 0 < int(handle) < 2**63
     given = {"shared_mem_handle": int(handle)}
-    if form == "sections":
-        given = {"ascend_context": {"shareable_weight_mem_handle": handle}}
+    if is_section:
+        given = {form: {"shareable_weight_mem_handle": handle}}
     other = _build(config_dict=given)
     np.testing.assert_allclose(_run(other), _run(_build()), rtol=1e-4)
     inputs = other.get_inputs()

@@ -28,7 +28,9 @@ def adopt(value: Any, info: TensorInfo) -> Tensor:
         return as_tensor(checked(value, info))
     tensor = _taken(value, info)
     if name_of(tensor.dtype) != info.dtype.name:
-        raise ShapeError(f"input {info.name!r} must be {info.dtype}, not {name_of(tensor.dtype)}")
+        raise ShapeError(
+            f"input {info.name!r} must be {info.dtype}, not {name_of(tensor.dtype)}; convert the tensor to {info.dtype}"
+        )
     if tensor.shape != info.shape and not fits(tuple(tensor.shape), info):
         raise ShapeError(
             f"input {info.name!r} must have the shape {shape_text(info.shape)}, not {list(tensor.shape)}; "
@@ -54,7 +56,8 @@ def _taken(value: Any, info: TensorInfo) -> Tensor:
     tensor: Tensor
     try:
         tensor = value if isinstance(value, torch.Tensor) else _imported(value)
-    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+    except (AssertionError, AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        # The first is what a build of torch without CUDA has to say of another library's array on a GPU.
         raise ShapeError(f"input {info.name!r} cannot be taken as a tensor ({error})") from error
     if tensor.device.type not in PLACES or tensor.layout != torch.strided:
         raise ShapeError(
