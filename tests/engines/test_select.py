@@ -439,6 +439,17 @@ def test_agreement() -> None:
     assert not agree([a], [a + np.float32(60)], "fp16")
 
 
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_agreement_of_whole_numbers_in_16_bits(precision: str) -> None:
+    """As the class of each pixel, of which some are nearly as likely as others."""
+    classes = np.arange(100)
+    assert agree([classes], [np.maximum(classes, 4)], precision)
+    assert not agree([classes], [np.maximum(classes, 8)], precision)
+    assert not agree([classes], [np.maximum(classes, 1)], "fp32")
+    assert not agree([np.array(3)], [np.array(4)], precision)
+    assert agree([classes[:0]], [classes[:0]], precision)
+
+
 # Forms ----------------------------------------------------------------------------------------------------------------
 
 

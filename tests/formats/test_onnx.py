@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from formats.builders import W, X, branch, external, info, local_function, onnx_graph, op, outcome
-from formats.onnx_runs import agrees, model, numbers
+from formats.onnx_runs import agrees, direct, model, numbers
 from onnx import helper
 
 import litehouse
@@ -288,6 +288,19 @@ def test_ops_of_onnx_runtime() -> None:
         op("FusedMatMul", "g x", "y", domain="com.microsoft", transB=1, alpha=0.5),
     ]
     agrees(model(nodes, [info("x")], [info("y", [2, 2])]).SerializeToString(), x=X)
+
+
+@pytest.mark.parametrize("operands", ["x s", "x s b"])
+def test_ops_of_onnx_runtime_in_the_standard_domain(engine: str, operands: str) -> None:
+    """Its optimiser writes norms that ONNX has not, or not in the version of the file."""
+    kind = "LayerNormalization" if "b" in operands else "SimplifiedLayerNormalization"
+    weights = [array(numbers(8, seed=seed), name) for seed, name in enumerate("sb")]
+    nodes = [op(kind, operands, "n", epsilon=1e-2), op("MatMul", "n w", "y")]
+    weights.append(array(numbers(8, 4, seed=2), "w"))
+    data = model(nodes, [info("x", [3, 8])], [info("y", [3, 4])], weights, opset=13).SerializeToString()
+    x = numbers(3, 8, seed=3)
+    (result,) = litehouse.load(data, engine=engine).run([x])
+    assert_close(result, direct(data, {"x": x})[0])
 
 
 def test_unknown_op_of_a_known_domain_is_the_engines_to_refuse() -> None:

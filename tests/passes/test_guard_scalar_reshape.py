@@ -44,3 +44,11 @@ def test_as_an_output_and_of_dynamic_size(name: str) -> None:
     (result,) = litehouse.load(model(nodes, {"x": ["n", 3]}, {"y": []}, weights), engine=name).run([X])
     assert result.shape == ()
     assert result == 6
+
+
+def test_a_file_that_has_our_names() -> None:
+    """As one that Litehouse wrote, and another tool has optimised since."""
+    nodes = [*NODES[:2], node("Add", "s #one", "t"), node("Add", "t #first", "y")]
+    weights = {"w": WEIGHTS["w"], "none": WEIGHTS["none"], "#one": np.float32(1), "#first": np.float32(5)}
+    (result,) = litehouse.load(model(nodes, {"x": [1, 3]}, {"y": []}, weights), engine="onnxruntime").run([X])
+    assert result == 12

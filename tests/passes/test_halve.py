@@ -416,6 +416,66 @@ def test_decisions_are_those_of_32_bits() -> None:
     halved(model(nodes, {"x": [200, 8]}, {"y": None}, {"v": CLOSE}), tolerance=0)
 
 
+@pytest.mark.parametrize("op", ["Floor", "Ceil", "Round", "Cast"])
+def test_what_decides_on_a_whole_number(op: str) -> None:
+    decision = [node("Cast", "c", "i", to=T.INT64), node("Cast", "i", "y", to=T.FLOAT)]
+    nodes = [node("MatMul", "x w", "a"), node("MatMul", "a v", "b"), node("Relu", "b", "c")]
+    nodes += decision if op == "Cast" else [node(op, "c", "y")]
+    graph = litehouse.read(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": W, "v": V})).graph
+    halve(graph)
+    assert in_half(graph) == ["MatMul"]
+    halved(model([node("MatMul", "x v", "b"), *nodes[2:]], {"x": [200, 8]}, {"y": None}, {"v": V * 300}), tolerance=0)
+
+
+def test_sizes_decide_on_nothing_before_them() -> None:
+    nodes = [node("MatMul", "x w", "a"), node("Shape", "a", "s", start=0, end=1), node("Cast", "s", "f", to=T.FLOAT)]
+    nodes += [node("Mul", "f half", "g"), node("Floor", "g", "h"), node("Cast", "h", "e", to=T.INT64)]
+    nodes += [node("Slice", "a zero e", "y")]
+    weights = {"w": W, "half": np.float32(0.5), "zero": np.array([0])}
+    graph = halved(model(nodes, {"x": ["n", 8]}, {"y": None}, weights), {"x": drawn(5, 8)})
+    assert "MatMul" in in_half(graph)
+
+
+def test_places_in_an_image_are_exact() -> None:
+    across, down = np.meshgrid(np.linspace(-1, 1, 300), np.linspace(-1, 1, 4))
+    base = np.stack([across, down], -1)[None].astype(np.float32)
+    nodes = [node("MatMul", "x w", "a"), node("Add", "a base", "grid")]
+    nodes += [node("GridSample", "image grid", "y", align_corners=1)]
+    weights = {"w": drawn(8, 2) / 99, "base": base, "image": drawn(1, 1, 4, 300)}
+    data = model(nodes, {"x": [1, 4, 300, 8]}, {"y": None}, weights)
+    assert in_half(halved(data, tolerance=1e-3)) == []
+    nodes[1:2] = [node("MatMul", "a v", "b"), node("Add", "b base", "grid")]
+    weights = {**weights, "w": W, "v": weights["w"]}
+    graph = halved(model(nodes, {"x": [1, 4, 300, 8]}, {"y": None}, weights), tolerance=1e-1)
+    assert in_half(graph) == ["MatMul"]  # only the product that the place comes from, and what is behind it, is exact
+
+
+@pytest.mark.parametrize("kind", [T.INT32, T.INT64])
+@pytest.mark.parametrize("is_joined", [False, True])
+def test_products_of_positions(kind: int, is_joined: bool) -> None:
+    """As the angles of a language model: half precision has no 2049."""
+    nodes = [node("Cast", "x", "n", to=kind), node("Cast", "n", "f", to=T.FLOAT), node("Unsqueeze", "f axis", "u")]
+    nodes += [node("Concat", "u u" if is_joined else "u", "c", axis=0)]
+    nodes += [node("MatMul", "c speeds", "a"), node("Cos", "a", "y")]
+    weights = {"speeds": np.float32([[1, 0.3, 0.01]]), "axis": np.array([1])}
+    graph = halved(model(nodes, {"x": [40]}, {"y": None}, weights), {"x": np.arange(4000, 4040, dtype=np.float32)})
+    assert in_half(graph) == []
+
+
+def test_products_of_counted_positions() -> None:
+    nodes = [node("Range", "zero x one", "r"), node("Einsum", "r speeds", "a", equation="i,j->ij")]
+    nodes += [node("Cos", "a", "y")]
+    weights = {"zero": np.float32(0), "one": np.float32(1), "speeds": np.float32([1, 0.3, 0.01])}
+    assert in_half(halved(model(nodes, {"x": []}, {"y": None}, weights), {"x": np.array(4000, "f")})) == []
+
+
+def test_products_of_constants_are_exact() -> None:
+    nodes = [node("MatMul", "places speeds", "a"), node("Cos", "a", "c"), node("MatMul", "x c", "y")]
+    weights = {"places": np.arange(4000, 4040, dtype=np.float32)[:, None], "speeds": np.float32([[1, 0.3, 0.01]])}
+    graph = halved(model(nodes, {"x": [3, 40]}, {"y": None}, weights))
+    assert in_half(graph) == ["MatMul"]
+
+
 def branch(nodes: list[onnx.NodeProto], gives: str, kind: int = T.FLOAT) -> onnx.GraphProto:
     return helper.make_graph(nodes, f"branch of {gives}", [], [helper.make_tensor_value_info(gives, kind, None)])
 

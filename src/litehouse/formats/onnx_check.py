@@ -16,6 +16,8 @@ from litehouse.options import Limits
 
 STANDARD = ("", "ai.onnx", "ai.onnx.ml")
 ENGINE_DOMAINS = ("com.microsoft", "org.openvinotoolkit")
+# Ops of ONNX Runtime in the standard domain, the first one in versions that do not have it: its optimiser writes them.
+ENGINE_OPS = {"LayerNormalization", "SimplifiedLayerNormalization"}
 
 
 def check(proto: Any, limits: Limits, path: str) -> None:
@@ -193,6 +195,8 @@ class _Checker:
             self._exchange(node, label, is_outermost=is_outermost)
             return
         schema = self._standard(node.domain, node.op_type) if node.domain in STANDARD else None
+        if schema is None and node.op_type in ENGINE_OPS and node.domain in STANDARD:
+            return
         if schema is None:
             self._unsupported.append((f"{node.domain}::{node.op_type}" if node.domain else node.op_type, label))
         elif not (schema.min_input <= len(node.input) <= schema.max_input and len(node.output) <= schema.max_output):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
-from litehouse.passes.sketch import name_behind
+from litehouse.passes.sketch import Sketch, name_behind
 
 
 class GuardScalarReshapePass(ir.passes.InPlacePass):
@@ -20,10 +19,11 @@ class GuardScalarReshapePass(ir.passes.InPlacePass):
         found = [node for node in found if _is_empty(node.inputs[1])]
         if not found:
             return ir.passes.PassResult(model, False)
-        one = _constant(model.graph, "#one", 1)
+        sketch = Sketch(model.graph, found[0])
+        one = sketch.ints(1)
         # The axes became an operand in version 13.
         by_attribute = model.graph.opset_imports.get("", 0) < 13
-        axes, operands = ({"axes": [0]}, []) if by_attribute else ({}, [_constant(model.graph, "#first", 0)])
+        axes, operands = ({"axes": [0]}, []) if by_attribute else ({}, [sketch.ints(0)])
         for node in found:
             node.replace_input_with(1, one)
             old = node.outputs[0]
@@ -40,11 +40,3 @@ class GuardScalarReshapePass(ir.passes.InPlacePass):
 
 def _is_empty(shape: ir.Value | None) -> bool:
     return shape is not None and shape.const_value is not None and shape.const_value.size == 0
-
-
-def _constant(graph: ir.Graph, name: str, number: int) -> ir.Value:
-    """A constant of the graph, a list of one number."""
-    value = ir.Value(name=name, const_value=ir.Tensor(np.array([number]), name=name))
-    value.type, value.shape = ir.TensorType(ir.DataType.INT64), ir.Shape([1])
-    graph.register_initializer(value)
-    return value

@@ -16,16 +16,24 @@ PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "M
 # What is as good in 16 bits where its operands are: it moves numbers, or changes each of them a little. Sums and norms
 # among these add up in 32 bits inside.
 FOLLOWING = {
-    *("Abs", "Add", "AveragePool", "BatchNormalization", "Ceil", "Celu", "Clip", "Compress", "Concat", "DepthToSpace"),
-    *("Div", "Dropout", "Elu", "Equal", "Erf", "Expand", "Flatten", "Floor", "Gather", "GatherElements", "GatherND"),
+    *("Abs", "Add", "AveragePool", "BatchNormalization", "Celu", "Clip", "Compress", "Concat", "DepthToSpace"),
+    *("Div", "Dropout", "Elu", "Equal", "Erf", "Expand", "Flatten", "Gather", "GatherElements", "GatherND"),
     *("Gelu", "GlobalAveragePool", "GlobalMaxPool", "Greater", "GreaterOrEqual", "GridSample", "GroupNormalization"),
     *("HardSigmoid", "HardSwish", "Identity", "InstanceNormalization", "IsInf", "IsNaN", "LayerNormalization"),
     *("LeakyRelu", "Less", "LessOrEqual", "Max", "MaxPool", "Min", "Mish", "Mul", "Neg", "PRelu", "Pad", "QuickGelu"),
-    *("RMSNormalization", "Relu", "Reshape", "Resize", "Round", "ScatterElements", "ScatterND", "Selu", "Shape"),
+    *("RMSNormalization", "Relu", "Reshape", "Resize", "ScatterElements", "ScatterND", "Selu", "Shape"),
     *("Sigmoid", "Sign", "Size", "Slice", "Softmax", "Softsign", "SpaceToDepth", "Split", "Squeeze", "Sub", "Sum"),
     *("Swish", "Tanh", "ThresholdedRelu", "Tile", "TopK", "Transpose", "Trilu", "Unsqueeze", "Where"),
 }
-DECISIONS = {"ArgMax", "ArgMin", "Hardmax", "NonMaxSuppression", "NonZero", "TopK", "Unique"}
+# What decides on an order, or on a whole number.
+DECISIONS = {
+    *("ArgMax", "ArgMin", "Ceil", "Floor", "Hardmax", "NonMaxSuppression", "NonZero", "Round", "TopK", "Unique"),
+}
+PLACES = {"GridSample": 1, "RoiAlign": 1}  # operands that say where something is, which is a decision, too
+LONG = {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT32, ir.DataType.UINT64}
+WHOLE = {*LONG, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16}
+SIZES = {"Shape", "Size"}
+MOVING = {"Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
 BIASED, BIAS = {"Conv", "ConvTranspose", "Gemm", "Linear"}, 2  # which operand it is
 TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
@@ -41,8 +49,9 @@ class HalvePass(ir.passes.InPlacePass):
 
     Products and convolutions compute in 16 bits. What only moves or changes numbers goes along where all of its
     operands are of 16 bits; all else, such as powers, sums over axes and graphs inside nodes, computes in 32. So does
-    what decides on an order, back to the product before it, and what has constants that half precision cannot hold. The
-    inputs and outputs of the graph stay as they are.
+    what decides on an order, a whole number or a place, back to the product before it, what has constants that half
+    precision cannot hold, and a product of whole numbers or of constants alone. The inputs and outputs of the graph
+    stay as they are.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -99,6 +108,8 @@ class _Halving:
         follows = node.op_type in (FOLLOWING if moving else TABLES) and all(value in self._halves for value in moving)
         if node.op_type not in PRODUCTS and not follows:
             return False
+        if node.op_type in PRODUCTS and (not moving or any(_is_whole(node.inputs[place]) for place in places)):
+            return False
         return all(_can_hold(node, place) for place in places)
 
     def _restore_inside(self, node: ir.Node) -> None:
@@ -149,12 +160,15 @@ class _Halving:
 
 
 def _before_decisions(graph: ir.Graph) -> set[ir.Node]:
-    """What order is decided by: all between a decision and the product before it, that one, too.
+    """What is decided by: all between a decision and the product before it, that one, too.
 
-    Two scores that differ by little are the same in 16 bits, and which comes first is then another one.
+    Two scores that differ by little are the same in 16 bits, and which comes first is then another one. A place in an
+    image of 300 pixels is off by an eighth of one.
     """
     found: set[ir.Node] = set()
     left = [node for node in graph if any(_is_decision(each) for each in (node, *_inside(node)))]
+    places = [node.inputs[PLACES[node.op_type]] for node in graph if node.op_type in PLACES]
+    left += [maker for maker in (value.producer() for value in places if value) if maker and maker.graph is graph]
     while left:
         node = left.pop()
         if node not in found:
@@ -162,13 +176,33 @@ def _before_decisions(graph: ir.Graph) -> set[ir.Node]:
             taken = [value for each in (node, *_inside(node)) for value in each.inputs if value is not None]
             taken += [value for each in _all_graphs(node) for value in each.outputs]
             makers = [value.producer() for value in taken]
-            if node.op_type not in PRODUCTS:
+            if node.op_type not in PRODUCTS | SIZES:
                 left += [maker for maker in makers if maker is not None and maker.graph is graph]
     return found
 
 
 def _is_decision(node: ir.Node) -> bool:
+    if node.op_type == "Cast":
+        return _dtype(node.inputs[0]) == FULL and node.attributes.get_int("to", 0) in WHOLE
     return node.op_type in DECISIONS and not node.domain
+
+
+def _is_whole(value: ir.Value | None) -> bool:
+    """Whether a value has whole numbers as large as positions are: half precision leaves some out from 2048 on."""
+    left, seen = [value], set[ir.Value]()
+    while left:
+        value = left.pop()
+        if value is None or value in seen:
+            continue
+        seen.add(value)
+        node = value.producer()
+        if node is None:
+            continue
+        if node.op_type == "Range" or (node.op_type == "Cast" and _dtype(node.inputs[0]) in LONG):
+            return True
+        if node.op_type in MOVING:
+            left += node.inputs if node.op_type == "Concat" else node.inputs[:1]
+    return False
 
 
 def _is_square(node: ir.Node) -> bool:
@@ -208,7 +242,9 @@ def _is_bias(node: ir.Node, place: int) -> bool:
     return node.op_type in BIASED and place == BIAS and abs(node.attributes.get_float("beta", 1.0)) <= 1
 
 
-def _dtype(value: ir.Value) -> ir.DataType | None:
+def _dtype(value: ir.Value | None) -> ir.DataType | None:
+    if value is None:
+        return None
     return value.dtype if value.const_value is None else value.const_value.dtype
 
 

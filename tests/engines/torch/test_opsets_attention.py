@@ -85,6 +85,19 @@ def test_fused_matmul(turned: tuple[int, int]) -> None:
     agrees("FusedMatMul", [a, b], transA=turned[0], transB=turned[1], alpha=0.3, **RUNTIME)
 
 
+@pytest.mark.parametrize("turned", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("moved", [(1, 0), (0, 1), (1, 1)])
+def test_fused_matmul_with_batches_inside(moved: tuple[int, int], turned: tuple[int, int]) -> None:
+    """Operands of rank 4, whose batches are between the axes of a product."""
+    operands = []
+    for place, plain in enumerate([(2, 6, 3, 4), (2, 6, 4, 5)]):
+        array = numbers(*plain, seed=place)
+        array = array.swapaxes(-1, -2) if turned[place] else array
+        operands.append(np.ascontiguousarray(np.moveaxis(array, -2, 0) if moved[place] else array))
+    attributes = dict(zip(("transA", "transB", "transBatchA", "transBatchB"), (*turned, *moved), strict=True))
+    agrees("FusedMatMul", operands, alpha=0.3, **attributes, **RUNTIME)
+
+
 @pytest.mark.parametrize("activation", ["Relu", "Sigmoid", "Tanh", "LeakyRelu"])
 def test_fused_gemm(activation: str) -> None:
     extra = {"activation_alpha": 0.2} if activation == "LeakyRelu" else {}

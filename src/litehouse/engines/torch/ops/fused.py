@@ -48,8 +48,8 @@ def fused_matmul(
     transBatchA: int = 0,  # noqa: N803
     transBatchB: int = 0,  # noqa: N803
 ) -> Tensor:
-    if transBatchA or transBatchB:
-        raise LackingError("FusedMatMul with another order of batches")
+    a = a.movedim(0, -2) if transBatchA else a  # the batches are between the other two axes
+    b = b.movedim(0, -2) if transBatchB else b
     product = (a.mT if transA and a.ndim > 1 else a) @ (b.mT if transB and b.ndim > 1 else b)
     return product if alpha == 1.0 else product * alpha
 

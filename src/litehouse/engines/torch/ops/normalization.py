@@ -127,7 +127,7 @@ def scaled(x: Tensor, scale: Tensor | None, bias: Tensor | None = None) -> Tenso
     return x if bias is None else x + bias
 
 
-@op("RMSNormalization")
+@op("RMSNormalization", "SimplifiedLayerNormalization")
 def rms_norm(
     x: Tensor, scale: Tensor | None = None, *, axis: int = -1, epsilon: float = EPSILON, stash_type: int = 1
 ) -> Tensor:
