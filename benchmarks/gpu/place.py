@@ -37,7 +37,7 @@ class Place:
         return (
             str(torch.cuda.get_device_name(self.torch))
             if self.is_gpu
-            else "CPU tensors, a rehearsal whose figures mean nothing"
+            else "CPU tensors, a rehearsal: times mean nothing"
         )
 
     def put(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
