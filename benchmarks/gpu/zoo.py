@@ -165,15 +165,21 @@ def _error(own: np.ndarray, right: np.ndarray, *, is_exact: bool) -> float:
 
 
 def in_order(found: Arrays, wanted: Arrays) -> Arrays:
-    """The rows of all outputs, each where the row is that it is next to."""
+    """The rows of all outputs, each where the row is that it is next to.
+
+    The nearest two come first: a find that is nowhere else would take the place of another one, and that the next.
+    """
     counts = {array.shape[:1] for array in (*found, *wanted)}
     if len(found) != len(wanted) or len(counts) != 1 or counts & {(), (0,)}:
         return found
     far = sum(_distances(own, right) for own, right in zip(found, wanted, strict=True))
-    order, left = list[int](), list(range(len(wanted[0])))
-    for row in far:
-        order.append(left.pop(int(np.argmin(row[left]))))  # the nearest one
-    return [array[order] for array in found]
+    pairs, left = dict[int, int](), set(range(len(far)))
+    for place in np.argsort(far, axis=None, kind="stable").tolist():
+        row, own = divmod(place, len(far))
+        if row not in pairs and own in left:
+            pairs[row] = own
+            left.remove(own)
+    return [array[[pairs[row] for row in range(len(far))]] for array in found]
 
 
 def _distances(own: np.ndarray, right: np.ndarray) -> np.ndarray:

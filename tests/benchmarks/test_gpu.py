@@ -329,6 +329,13 @@ def test_finds_in_another_order():
     assert np.isinf(zoo.in_order([endless], [alike])[0]).any()  # none takes the place of another one
 
 
+def test_a_find_that_is_nowhere_else_moves_no_other_one():
+    wanted = np.float32([0.4, 1, 2, 3, 9])
+    found = np.float32([1, 2, 3, 9, 10])  # not the first one, but another behind the last
+    (ordered,) = zoo.in_order([found], [wanted])
+    assert ordered.tolist() == [10, 1, 2, 3, 9]
+
+
 def test_encrypted_models_are_left_out_without_cryptography(rehearse, small_zoo, monkeypatch, capsys):
     (small_zoo / "mindir").rename(small_zoo / "mindir_old")
     folder = (small_zoo / "mindir_old" / "good").rename(small_zoo / "mindir_old" / "aes_gcm")
