@@ -450,6 +450,25 @@ def test_places_in_an_image_are_exact() -> None:
     assert in_half(graph) == ["MatMul"]  # only the product that the place comes from, and what is behind it, is exact
 
 
+@pytest.mark.parametrize("op", ["Add", "Sub"])
+@pytest.mark.parametrize("first", [0, 0.5])
+def test_places_of_boxes_are_exact(op: str, first: float) -> None:
+    """A place in a cell of 8 pixels, of an image of 1280: in 16 bits it is off by a pixel."""
+    cells = np.arange(160, dtype=np.float32) + np.float32(first)
+    nodes = [node("MatMul", "x w", "a"), node("Sigmoid", "a", "s")]
+    nodes += [node(op, "cells s", "c"), node("Mul", "c eight", "y")]
+    weights = {"w": np.eye(160, dtype=np.float32), "cells": cells, "eight": np.float32(8)}
+    graph = halved(model(nodes, {"x": [3, 160]}, {"y": None}, weights), tolerance=4e-3 / 1280)
+    assert in_half(graph) == ["MatMul", "Sigmoid"]
+
+
+@pytest.mark.parametrize("mask", [np.eye(8) * -100, np.triu(np.full((8, 8), -3e38), 1), V])
+def test_masks_and_biases_are_no_places(mask: np.ndarray) -> None:
+    nodes = [node("MatMul", "x w", "a"), node("Add", "a mask", "b"), node("Softmax", "b", "y", axis=-1)]
+    graph = halved(model(nodes, {"x": [8, 8]}, {"y": None}, {"w": W, "mask": mask.astype(np.float32)}))
+    assert in_half(graph) == ["MatMul", "Add", "Softmax"]
+
+
 @pytest.mark.parametrize("kind", [T.INT32, T.INT64])
 @pytest.mark.parametrize("is_joined", [False, True])
 def test_products_of_positions(kind: int, is_joined: bool) -> None:

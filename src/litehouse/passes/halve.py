@@ -40,6 +40,7 @@ DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
 BOUNDS = {"Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Pad"}
 MASKED = {"Add", "Attention", "MultiHeadAttention", "Sub", "Where"}
+SUMS, CELLS = {"Add", "Sub", "Sum"}, 16  # how many whole or half numbers make a constant a grid
 OLD_CLIP = 11  # the first version of ONNX whose Clip takes its bounds as operands
 KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
 
@@ -50,8 +51,8 @@ class HalvePass(ir.passes.InPlacePass):
     Products and convolutions compute in 16 bits. What only moves or changes numbers goes along where all of its
     operands are of 16 bits; all else, such as powers, sums over axes and graphs inside nodes, computes in 32. So does
     what decides on an order, a whole number or a place, back to the product before it, what has constants that half
-    precision cannot hold, and a product of whole numbers or of constants alone. The inputs and outputs of the graph
-    stay as they are.
+    precision cannot hold, a sum with the cells of a grid, and a product of whole numbers or of constants alone. The
+    inputs and outputs of the graph stay as they are.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:
@@ -227,6 +228,8 @@ def _can_hold(node: ir.Node, place: int) -> bool:
     if value is None or value.const_value is None or not _is_constant(value):
         return True
     array = value.const_value.numpy()
+    if node.op_type in SUMS and _is_grid(array):
+        return False
     most = float(max(array.max(), -array.min())) if array.size else 0.0
     if not np.isfinite(most):
         most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
@@ -235,6 +238,15 @@ def _can_hold(node: ir.Node, place: int) -> bool:
     if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
         return True
     return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None
+
+
+def _is_grid(array: np.ndarray) -> bool:
+    """Whether a constant is of cells of an image, to which a detector adds where in its cell a box is.
+
+    Half precision has but an eighth of a cell beside numbers from 128 on. A mask has fewer numbers than a grid.
+    """
+    rest = np.modf(array)[0]
+    return bool(np.isin(rest, (-0.5, 0, 0.5)).all()) and len(np.unique(array)) >= CELLS
 
 
 def _is_bias(node: ir.Node, place: int) -> bool:
