@@ -307,18 +307,6 @@ def _compiled(steps: _Steps, warm: Frame, kernels: Kernels, key: Key) -> Run:
     return run
 
 
-def run_singly(frame: Frame, steps: Sequence[Step]) -> None:
-    """Run steps that are not captured. Convolutions try kernels meanwhile, and torch waits for the whole GPU then."""
-    is_alone = frame.place.type == "cuda" and frame.told is None and any(_tries(step) for step in steps)
-    with recording if is_alone else contextlib.nullcontext():  # other ranks, which may be threads, are waited for
-        frame.run_noted(steps)
-
-
-def _tries(step: Step) -> bool:
-    """Whether there is a convolution in a step."""
-    return "Conv" in step.op or any(_tries(inner) for block in step.blocks.values() for inner in block.steps)
-
-
 def _given(work: Work, frame: Frame) -> dict[int, Tensor]:
     return {slot: frame.device[slot] for slot in work.gives if frame.device[slot] is not None}
 

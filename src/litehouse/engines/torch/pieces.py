@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from litehouse.device import is_rehearsed
-from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, is_short_of_memory, run_singly
+from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, is_short_of_memory, recording
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import as_array
@@ -142,6 +143,18 @@ class Piece:
             elif value is not None or known is not None:
                 return None  # a sequence, or text
         return tuple(parts)
+
+
+def run_singly(frame: Frame, steps: Sequence[Step]) -> None:
+    """Run steps that are not captured. Convolutions try kernels meanwhile, and torch waits for the whole GPU then."""
+    is_alone = frame.place.type == "cuda" and frame.told is None and any(_tries(step) for step in steps)
+    with recording if is_alone else contextlib.nullcontext():  # other ranks, which may be threads, are waited for
+        frame.run_noted(steps)
+
+
+def _tries(step: Step) -> bool:
+    """Whether there is a convolution in a step."""
+    return "Conv" in step.op or any(_tries(inner) for block in step.blocks.values() for inner in block.steps)
 
 
 def cut(

@@ -17,14 +17,14 @@ from litehouse.apart import apart
 from litehouse.device import MAX_STAGED
 from litehouse.engines.base import Names, Stoppable
 from litehouse.engines.torch.arena import Arena, SharedArena, is_dense
-from litehouse.engines.torch.captures import WaitsError, run_singly
+from litehouse.engines.torch.captures import WaitsError
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import check
 from litehouse.engines.torch.engine import COMPILED, LAST
 from litehouse.engines.torch.frame import NONE, Frame, Step
 from litehouse.engines.torch.kernels_kept import Workplace
 from litehouse.engines.torch.lower import Lowered
-from litehouse.engines.torch.pieces import Piece, cut
+from litehouse.engines.torch.pieces import Piece, cut, run_singly
 from litehouse.engines.torch.precision import computing
 from litehouse.engines.torch.shortcut import Shortcut, unless_wrong
 from litehouse.engines.torch.store import Store
