@@ -20,7 +20,7 @@ import litehouse
 from benchmarks.gpu import PEERS
 from benchmarks.gpu.models import Made, as_tuple, in_precision, moved
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.record import Record, told, trouble
+from benchmarks.gpu.record import Record, measured, told, trouble
 from benchmarks.gpu.turns import Run, cell, ratio, scaled, take_turns
 
 OURS = "Litehouse"
@@ -190,11 +190,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     made = Table("network", "batch", "asked", title="Time of a run, ms; inputs and outputs on the device")
     for name in ("Litehouse", *PEERS, "ours / best peer", "ours", "build, s", "error / range", "eager's"):
         made.add_column(name, justify="right")
-    for row in rows:
-        head = row["network"], str(row["batch"]), row["precision"]
-        if (reason := trouble(row)) is not None:
-            made.add_row(*head, reason)
-            continue
+    for head, row in measured(made, rows, "network", "batch", "precision"):
         medians = [_median(row, name) for name in (OURS, *PEERS)]
         form, wrong = described(row["chosen"]), "" if row["is_right"] else " WRONG"
         errors = f"{row['error']:.1e}{wrong}", _eager_error(row)

@@ -11,7 +11,7 @@ import litehouse
 from benchmarks.figures import spread
 from benchmarks.gpu.networks import described, load
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.record import Record, measured
 from benchmarks.gpu.turns import cell, scaled
 
 NETWORKS = ("mlp", "mobilenet_v2")
@@ -96,11 +96,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     made = Table(title="A call at batch 1, µs: until the result is there, and beyond the device's own time")
     for name in ("network", "precision", "the device alone", "tensors", "beyond", "numpy", "beyond it", "ours"):
         made.add_column(name, justify="left" if name == "network" else "right")
-    for row in rows:
-        head = row["network"], row["precision"]
-        if (reason := trouble(row)) is not None:
-            made.add_row(*head, reason)
-            continue
+    for head, row in measured(made, rows, "network", "precision"):
         us = row["us"]
         cells = [cell(us.get("device"), 1)]
         for name in ("tensors", "numpy"):

@@ -16,7 +16,7 @@ from benchmarks.asked import Asked
 from benchmarks.gpu.models import as_tuple
 from benchmarks.gpu.networks import LIMITS, error
 from benchmarks.gpu.place import used_by_process
-from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.record import Record, measured
 
 PROGRAM = Path(__file__).parents[1] / "workers" / "gpu_worker.py"
 NETWORK, COUNT = "bert", 3
@@ -102,13 +102,10 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     made = Table(title=f"{COUNT} processes with one model: growth of what is taken on the card, MB, beyond a context")
     for name in ("way", "weights", "first", "second", "third", "a run, ms", "error / range", "engines"):
         made.add_column(name, justify="left" if name == "way" else "right")
-    for row in rows:
-        if (reason := trouble(row)) is not None:
-            made.add_row(row["way"], reason)
-            continue
+    for head, row in measured(made, rows, "way"):
         growth = [f"{size:.0f}" for size in row["growth_mb"]]
         times = ", ".join(f"{each:.2f}" for each in row["ms"])
         engines = ", ".join(row["engines"])
         off = f"{max(row['errors']):.1e}{'' if row['is_right'] else ' WRONG'}"
-        made.add_row(row["way"], f"{row['weights_mb']:.0f}", *growth, times, off, engines)
+        made.add_row(*head, f"{row['weights_mb']:.0f}", *growth, times, off, engines)
     return made

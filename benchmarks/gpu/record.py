@@ -5,7 +5,7 @@ import math
 import time
 import traceback
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,16 @@ def trouble(found: dict[str, Any]) -> str | None:
     if "skipped" in found:
         return f"left out: {found['skipped']}"
     return f"failed: {found['failed'].splitlines()[0][:160]}" if "failed" in found else None
+
+
+def measured(made: Table, rows: Sequence[dict[str, Any]], *names: str) -> Iterator[tuple[list[str], dict[str, Any]]]:
+    """The rows that were measured, each with what it is called by; the table tells why others were not."""
+    for row in rows:
+        head = [str(row[name]) for name in names]
+        if (reason := trouble(row)) is not None:
+            made.add_row(*head, reason)
+        else:
+            yield head, row
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,7 @@ from benchmarks.figures import spread
 from benchmarks.gpu.models import Made, as_tuple, in_precision, moved
 from benchmarks.gpu.networks import EAGER, LIMITS, described, error, quiet
 from benchmarks.gpu.place import Place
-from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.record import Record, measured, trouble
 from benchmarks.gpu.turns import cell
 from litehouse import Batching, Pool
 
@@ -130,11 +130,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     made = Table(title=f"Requests per second at batch 1, arrays in and out; {CLIENTS} clients of a pool, one of torch")
     for name in ("network", "precision", "who", "requests/s", "to eager", "ours", "joined", "error / range"):
         made.add_column(name, justify="left" if name in ("network", "who", "joined") else "right")
-    for row in rows:
-        head = row["network"], row["precision"]
-        if (reason := trouble(row)) is not None:
-            made.add_row(*head, reason)
-            continue
+    for head, row in measured(made, rows, "network", "precision"):
         for name, lane in row["lanes"].items():
             if (reason := trouble(lane)) is not None:
                 made.add_row(*head, name, reason)

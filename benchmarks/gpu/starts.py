@@ -14,7 +14,7 @@ from benchmarks.asked import Asked
 from benchmarks.gpu.models import as_tuple
 from benchmarks.gpu.networks import LIMITS, described, error
 from benchmarks.gpu.processes import PART, PROGRAM, ask
-from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.record import Record, measured
 
 SECONDS = 90.0
 STARTS = ("first", "second")
@@ -56,11 +56,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     made = Table(title="Seconds until the first result, in a new process with a context on the card")
     for name in ("network", "precision", *STARTS, "ours", "error / range"):
         made.add_column(name, justify="left" if name == "network" else "right")
-    for row in rows:
-        head = row["network"], row["precision"]
-        if (reason := trouble(row)) is not None:
-            made.add_row(*head, reason)
-            continue
+    for head, row in measured(made, rows, "network", "precision"):
         starts = [row["starts"][name] for name in STARTS]
         forms = dict.fromkeys(described(each["chosen"]) for each in starts)  # the second has that of the first
         worst = f"{max(each['error'] for each in starts):.1e}{'' if row['is_right'] else ' WRONG'}"

@@ -12,7 +12,7 @@ from rich.table import Table
 import litehouse
 from benchmarks.gpu.models import Made, as_tuple, moved
 from benchmarks.gpu.networks import LIMITS, described, error, load, quiet
-from benchmarks.gpu.record import Record, told, trouble
+from benchmarks.gpu.record import Record, measured, told, trouble
 from benchmarks.gpu.turns import cell, scaled
 
 NETWORK = "bert"
@@ -110,11 +110,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
         "ours",
     ):
         made.add_column(name, justify="left" if name in ("network", "weight") else "right")
-    for row in rows:
-        head = row["network"], row["precision"]
-        if (reason := trouble(row)) is not None:
-            made.add_row(*head, reason)
-            continue
+    for head, row in measured(made, rows, "network", "precision"):
         size = " x ".join(map(str, row["shape"]))
         for source, found in row["sources"].items():
             if (reason := trouble(found)) is not None:
