@@ -3,7 +3,8 @@
 import contextlib
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,22 @@ from engines.torch.test_shortcut import SQUARE, numbers, runner_of
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch import pieces  # noqa: E402  (it needs torch)
+from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
 from litehouse.engines.torch.captures import Capture, recording  # noqa: E402
 from litehouse.engines.torch.frame import Block, Step  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
+ASIDE, SCRATCH, BACK = "its stream waits for the caller's", "scratch memory", "the caller's stream waits for its"
+
+
+class Stream:
+    """Notes what it waits for."""
+
+    def __init__(self, note: Callable[[str], None], text: str) -> None:
+        self._note, self._text = note, text
+
+    def wait_stream(self, _: "Stream") -> None:
+        self._note(self._text)
 
 
 @pytest.fixture
@@ -37,6 +49,17 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, bool]]:
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
     monkeypatch.setattr(torch.cuda, "graph", graph)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: note(SYNCHRONIZE))
+    current = [Stream(note, BACK)]
+
+    @contextlib.contextmanager
+    def stream(other: Stream) -> Iterator[None]:
+        current.append(other)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current[-1])
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(captures, "take_scratch", lambda _: note(SCRATCH))
     return found
 
 
@@ -52,8 +75,10 @@ def capture(notes: list[tuple[str, bool, bool]], monkeypatch: pytest.MonkeyPatch
         notes.append((RUN, gc.isenabled(), not recording.locked()))
         return run(*given, **options)
 
+    own = Stream(lambda what: notes.append((what, gc.isenabled(), not recording.locked())), ASIDE)
     monkeypatch.setattr(made, "_run", noted)
     monkeypatch.setattr(made, "_place", torch.device("cuda"))
+    monkeypatch.setattr(made, "_work", replace(made._work, stream=own))
     return made
 
 
@@ -64,7 +89,9 @@ def test_each_thread_has_run_what_it_captures(notes: list[tuple[str, bool, bool]
         thread = threading.Thread(target=lambda: [capture.record() for _ in range(2)])
         thread.start()
         thread.join()
-        assert [what for what, *_ in notes] == [SYNCHRONIZE, RUN, BEGIN, RUN, END, BEGIN, RUN, END]
+        captured = [BEGIN, RUN, END, BACK]
+        first, later = [ASIDE, SCRATCH, SYNCHRONIZE, RUN, *captured], [ASIDE, SCRATCH, *captured]
+        assert [what for what, *_ in notes] == [*first, *later]
 
 
 def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
@@ -73,12 +100,26 @@ def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
     """Memory that is freed between the beginning and the first kernel would end it just as well."""
     capture.record()
     assert notes == [
+        *((what, True, True) for what in (ASIDE, SCRATCH)),
         (SYNCHRONIZE, True, False),
         (RUN, True, True),
         *((what, False, False) for what in (BEGIN, RUN, END)),
+        (BACK, True, True),
     ]
     assert gc.isenabled()
     assert not recording.locked()
+
+
+def test_streams_are_in_line_after_an_error(notes: list[tuple[str, bool, bool]], capture: Capture) -> None:
+    """What was begun for the capture may still read memory that is dropped then."""
+
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        capture.record(before=fail)
+    assert notes[0][0] == ASIDE
+    assert notes[-1][0] == BACK
 
 
 def _step(op: str, *inner: Step) -> Step:

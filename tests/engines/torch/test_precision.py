@@ -41,7 +41,7 @@ def test_they_hold_inside_and_are_put_back() -> None:
 def test_they_hold_in_all_that_a_gpu_is_given_to_do(
     precision: str, is_short: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "stream_for", lambda *_: object())
+    monkeypatch.setattr(program, "stream_for", lambda *_, **__: object())
     monkeypatch.setattr(torch.cuda, "stream", lambda _: contextlib.nullcontext())
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
     read = litehouse.read(mlp())

@@ -176,6 +176,26 @@ def test_a_stream_belongs_to_one_owner_at_a_time(monkeypatch):
     assert streams.stream_for(fifth, gpu) == (3, gpu)
 
 
+def test_a_stream_for_captures_stays_one(monkeypatch):
+    """Else it had scratch memory that torch may let others have."""
+
+    class Owner:
+        pass
+
+    handles = itertools.count()
+    monkeypatch.setattr(streams, "_free", {})
+    monkeypatch.setattr(streams, "_made", lambda _: next(handles))
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: (handle, device))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    gpu = torch.device("cuda", 0)
+    first, second, third = Owner(), Owner(), Owner()
+    assert [streams.stream_for(first, gpu), streams.stream_for(first, gpu, captures=True)] == [(0, gpu), (1, gpu)]
+    del first
+    gc.collect()
+    assert [streams.stream_for(second, gpu, captures=True), streams.stream_for(second, gpu)] == [(1, gpu), (0, gpu)]
+    assert streams.stream_for(third, gpu, captures=True) == (2, gpu)
+
+
 def test_a_stream_is_free_again_where_its_new_owner_gives_up(monkeypatch):
     class Owner:
         pass
@@ -184,7 +204,7 @@ def test_a_stream_is_free_again_where_its_new_owner_gives_up(monkeypatch):
         raise KeyboardInterrupt
 
     owner, gpu, free = Owner(), torch.device("cuda", 0), ["a stream"]
-    monkeypatch.setattr(streams, "_free", {0: free})
+    monkeypatch.setattr(streams, "_free", {(0, False): free})
     monkeypatch.setattr(torch.cuda, "synchronize", interrupted)
     with pytest.raises(KeyboardInterrupt):
         streams.stream_for(owner, gpu)

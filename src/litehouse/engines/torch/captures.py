@@ -21,6 +21,7 @@ from litehouse.apart import apart, unwarned
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import Wrong
 from litehouse.engines.torch.frame import Frame, Step
+from litehouse.engines.torch.scratch import take_scratch
 from litehouse.engines.torch.values import Tensor, pinned
 
 Key = tuple[Any, ...]
@@ -88,7 +89,7 @@ class Work:
         reads: The slots that they take from outside, and that are no constants.
         uses: The slots that they take, constants, too.
         gives: The slots that something behind them uses.
-        stream: The stream that they are captured on; None on the CPU.
+        stream: The stream that they are captured on, and that nothing else runs on; None on the CPU.
         pool: The memory that their graphs use between steps, None on the CPU. Only one of these is replayed in a run.
             Graphs of other work would overwrite what this one gives, where they were captured before it.
     """
@@ -124,13 +125,13 @@ class Capture:
             WaitsError: It cannot be captured.
             KernelsError: No kernels can be made for it.
         """
-        self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
-        staged = [slot for slot, own in self.inputs.items() if frame.device[slot] is None and own.is_cuda]
-        self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
         self._work, self._place = work, frame.place
-        self.fill(frame)
-        self.use()
-        with _capturing:
+        with _capturing, _aside(work, frame.place) as runs_on:
+            self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
+            staged = [slot for slot, own in self.inputs.items() if frame.device[slot] is None and own.is_cuda]
+            self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
+            self.fill(frame)
+            self.use()
             steps = _Steps(work, frame, self.inputs)
             warm = steps.first()
             self.host = {slot: warm.host[slot] for slot in work.gives if warm.host[slot] is not None}
@@ -138,6 +139,8 @@ class Capture:
             del warm
             self._warm = threading.local()  # tells which threads have run it
             self.own = self.record()
+        for own in self.inputs.values() if runs_on is not None else ():
+            own.record_stream(runs_on)  # replays there use the graph's memory, too: torch waits before it is unmapped
 
     def record(
         self,
@@ -167,15 +170,16 @@ class Capture:
                 done = whole(is_dry=True)
                 outputs = {slot: tensor.clone() for slot, tensor in _given(work, done).items()}  # no views
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
-            self._warm_up()
-            graph = torch.cuda.CUDAGraph()
-            with (
-                recording,
-                unwarned("The CUDA Graph is empty"),  # as where all outputs are views of inputs
-                _nothing_freed(),
-                torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"),
-            ):
-                done = whole()
+            with _aside(work, self._place):
+                self._warm_up()
+                graph = torch.cuda.CUDAGraph()
+                with (
+                    recording,
+                    unwarned("The CUDA Graph is empty"),  # as where all outputs are views of inputs
+                    _nothing_freed(),
+                    torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"),
+                ):
+                    done = whole()
             return Recording(graph, _given(work, done), done.wrong)
 
     def _warm_up(self) -> None:
@@ -309,6 +313,29 @@ def _compiled(steps: _Steps, warm: Frame, kernels: Kernels, key: Key) -> Run:
 
 def _given(work: Work, frame: Frame) -> dict[int, Tensor]:
     return {slot: frame.device[slot] for slot in work.gives if frame.device[slot] is not None}
+
+
+@contextlib.contextmanager
+def _aside(work: Work, place: torch.device) -> Iterator[Any]:
+    """On the stream that work is captured on, between what the current one has begun and what it begins next.
+
+    Gives that other stream, None on the CPU. Nothing else runs on the one for captures: what is captured has scratch
+    memory that nobody takes away.
+    """
+    if place.type != "cuda":
+        yield None
+        return
+    before = torch.cuda.current_stream(place)
+    if before == work.stream:
+        yield before
+        return
+    work.stream.wait_stream(before)
+    try:
+        with torch.cuda.stream(work.stream):
+            take_scratch(place)
+            yield before
+    finally:
+        before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped
 
 
 @contextlib.contextmanager

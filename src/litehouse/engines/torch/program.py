@@ -157,9 +157,11 @@ class TorchRunner:
     """Runs a program. Used by one thread at a time."""
 
     def __init__(self, program: TorchProgram) -> None:
-        """Wrap a program; on a GPU, with a stream of its own."""
+        """Wrap a program; on a GPU, with streams of its own: to run on, and to capture on."""
         self._program, self._path = program, program.names.path
-        self._stream = stream_for(self, program.place) if program.place.type == "cuda" else None
+        is_on_gpu = program.place.type == "cuda"
+        self._stream = stream_for(self, program.place) if is_on_gpu else None
+        self._captured_on = stream_for(self, program.place, captures=True) if is_on_gpu else None
         # Not a method: what is captured has it, and the memory of a runner that is dropped is free at once.
         self._at_work = functools.partial(_working, self._stream, program.precision, self._path)
         self._staging: dict[int, Tensor] = {}
@@ -173,7 +175,7 @@ class TorchRunner:
         lowered = self._program.lowered
         block, constant = lowered.block, self._program.constant
         kernels = self._program.kernels if self._program.is_compiled else None
-        self._parts = cut(block.steps, self._waiting, block.outputs, constant, self._stream, kernels)
+        self._parts = cut(block.steps, self._waiting, block.outputs, constant, self._captured_on, kernels)
         self._shortcuts.clear()
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -2,7 +2,8 @@
 
 Torch has few streams, and gives each of them to many who ask. What somebody else begins on a stream while we capture
 there would be captured, or fail; and graphs that were captured on one stream share memory for products of matrices. So
-ours are made by the driver. None is ever destroyed, as torch may still know it: the next owner takes it.
+ours are made by the driver. None is ever destroyed, as torch may still know it: the next owner takes it, for the same
+kind of use, as what is captured needs scratch memory of its own.
 """
 
 from __future__ import annotations
@@ -19,12 +20,18 @@ from litehouse.errors import EngineError
 
 NON_BLOCKING = 1  # it need not wait for the default stream, nor that for it
 
-_free: dict[int, list[Any]] = {}
+_free: dict[tuple[int, bool], list[Any]] = {}
 
 
-def stream_for(owner: object, place: torch.device) -> Any:
-    """A stream on a GPU that nobody else has as long as its owner lives."""
-    free = _free.setdefault(place.index, [])
+def stream_for(owner: object, place: torch.device, *, captures: bool = False) -> Any:
+    """A stream on a GPU that nobody else has as long as its owner lives.
+
+    Args:
+        owner: Whose it is.
+        place: The GPU.
+        captures: Whether it is one that things are captured on, and nothing else runs on.
+    """
+    free = _free.setdefault((place.index, captures), [])
     try:
         stream, is_new = free.pop(), False
     except IndexError:

@@ -1,0 +1,25 @@
+"""Scratch memory of products, for those that are captured.
+
+Torch takes it when a thread first multiplies on a stream, and keeps it for the next time. A program may clear all of
+it, as `torch.compile(mode="reduce-overhead")` does, though graphs that were captured still write there. What is taken
+from a pool of our own is given to nobody else then.
+"""
+
+from __future__ import annotations
+
+import torch
+
+SIZE = 16  # of what is multiplied
+
+_pools: dict[int, torch.cuda.MemPool] = {}  # by the number of the GPU; never let go of
+
+
+def take_scratch(place: torch.device) -> None:
+    """Let this thread have it for the current stream, from our pool, unless it has some. One thread at a time."""
+    if place.index not in _pools:
+        _pools[place.index] = torch.cuda.MemPool()
+    bias, found = torch.zeros(SIZE, device=place), torch.zeros(SIZE, SIZE, device=place)
+    factor = torch.zeros(SIZE, SIZE, device=place)
+    with torch.cuda.use_mem_pool(_pools[place.index], place):
+        torch.mm(factor, factor, out=found)  # by cuBLAS
+        torch.addmm(bias, factor, factor, out=found)  # by cuBLASLt, which has its own
