@@ -1,10 +1,12 @@
 """Ops that torch lacks, which ONNX Runtime computes: what they take and give."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 import torch
@@ -20,17 +22,16 @@ from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.frame import Frame
 from litehouse.engines.torch.lower import lower
+from litehouse.engines.torch.segments import with_segments
 from litehouse.engines.torch.values import as_tensor
 
 X = torch.tensor([1.0, -2.0, 3.0])
+EUCLIDEAN = {"domain": "com.microsoft", "metric": "euclidean"}
 
 
 def distances(*names: str) -> list[Any]:
     """Nodes that torch lacks, one behind another."""
-    return [
-        helper.make_node("CDist", [x, x], [y], name=f"from {x}", domain="com.microsoft", metric="euclidean")
-        for x, y in itertools.pairwise(names)
-    ]
+    return [helper.make_node("CDist", [x, x], [y], name=f"from {x}", **EUCLIDEAN) for x, y in itertools.pairwise(names)]
 
 
 def fallback(op: str, inputs: str, outputs: str = "y", version: int = 21, **attributes: Any) -> Fallback:
@@ -39,7 +40,8 @@ def fallback(op: str, inputs: str, outputs: str = "y", version: int = 21, **attr
     gives = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in proto.output if name]
     graph = helper.make_graph([proto], "graph", takes, gives)
     model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)]))
-    return Fallback(model.graph[0], {"": version}, "file")
+    only = model.graph[0]
+    return Fallback([only], only.inputs, only.outputs, {"": version})
 
 
 @pytest.mark.parametrize(
@@ -148,8 +150,99 @@ def test_threads_are_as_many_as_were_asked_for(threads: int, monkeypatch: pytest
     monkeypatch.setattr(
         onnxruntime, "InferenceSession", lambda model, settings, **more: taken.append(settings) or make(model, settings)
     )
-    model = litehouse.read(whole(distances("x", "a", "y"), {"x": np.ones((4, 3), np.float32)}, ["y"]))
+    nodes = [*distances("x", "a"), helper.make_node("Relu", ["a"], ["r"]), *distances("r", "y")]
+    model = litehouse.read(whole(nodes, {"x": np.ones((4, 3), np.float32)}, ["y"]))
     program = TorchEngine().compile(model, Options(engine="torch", threads=threads, cache=False))
     program.bind().run([np.ones((4, 3), np.float32)])
     assert [each.intra_op_num_threads for each in taken] == [threads] * 2
     assert {each.get_session_config_entry("session.intra_op.allow_spinning") for each in taken} == {"0"}
+
+
+# Several, one behind another ------------------------------------------------------------------------------------------
+
+Sessions = list[list[str]]
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> Sessions:
+    """The ops of each session that is opened for what torch lacks."""
+    opened: Sessions = []
+    make = Fallback._session
+
+    def noted(self: Fallback, model: bytes) -> Any:
+        opened.append([node.op_type for node in onnx.load_from_string(model).graph.node])
+        return make(self, model)
+
+    monkeypatch.setattr(Fallback, "_session", noted)
+    return opened
+
+
+def test_they_are_one_session(sessions: Sessions) -> None:
+    """What they give each other stays there; what others use comes out, once."""
+    a, b, c = distances("x", "a", "b", "c")
+    nodes = [a, b, c, helper.make_node("Add", ["a", "c"], ["y"])]
+    agrees(whole(nodes, {"x": np.eye(3, dtype="f")}, ["y", "b"]), {"x": np.eye(3, dtype="f")}, may_lack={"CDist"})
+    assert sessions == [["CDist"] * 3]
+
+
+def test_others_between_them_part_them(sessions: Sessions) -> None:
+    a, b, c, d = distances("x", "a", "b", "c", "d")
+    nodes = [a, b, helper.make_node("Relu", ["b"], ["r"]), *distances("r", "s"), c, d]
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("f")
+    agrees(whole(nodes, {"x": x}, ["s", "d"]), {"x": x}, may_lack={"CDist"})
+    assert sessions == [["CDist"] * 2, ["CDist"] * 3]
+
+
+def test_an_output_that_nobody_uses(sessions: Sessions) -> None:
+    texts = np.array(["b a", "a", "b"], object)
+    join, split = (
+        helper.make_node("StringConcat", ["s", "s"], ["n"]),
+        helper.make_node("StringSplit", ["n"], ["p", "k"]),
+    )
+    agrees(whole([join, split], {"s": texts}, ["k"]), {"s": texts}, may_lack={"StringConcat", "StringSplit"})
+    assert sessions == [["StringConcat", "StringSplit"]]
+
+
+def test_in_loops(sessions: Sessions) -> None:
+    """With what is outside, and again for each turn."""
+    body = helper.make_graph(
+        [
+            *distances("v", "p"),
+            helper.make_node("CDist", ["p", "x"], ["w"], domain="com.microsoft", metric="euclidean"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", T.INT64, []),
+            helper.make_tensor_value_info("go", T.BOOL, []),
+            helper.make_tensor_value_info("v", T.FLOAT, [3, 3]),
+        ],
+        [helper.make_tensor_value_info("go", T.BOOL, []), helper.make_tensor_value_info("w", T.FLOAT, [3, 3])],
+    )
+    x = np.random.default_rng(0).normal(size=(3, 3)).astype("f")
+    nodes = [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)]
+    agrees(whole(nodes, {"x": x}, ["y"], {"n": np.array(3)}), {"x": x}, may_lack={"CDist"})
+    assert sessions == [["CDist"] * 2]
+
+
+def test_an_error_names_the_node(sessions: Sessions) -> None:
+    nodes = distances("x", "a", "y")
+    nodes[1].input[1] = "z"
+    given = {"x": np.ones((4, 3), np.float32), "z": np.ones((2, 5), np.float32)}
+    program = TorchEngine().compile(litehouse.read(whole(nodes, given, ["y"])), Options(engine="torch", cache=False))
+    with pytest.raises(EngineError, match=r"ONNX Runtime failed while running.*Name:'from a'"):
+        program.bind().run(list(given.values()))
+    assert len(sessions) == 1
+    assert program.lacking == ["CDist (node from x)", "CDist (node from a)"]
+
+
+def test_a_value_with_a_second_name_between_them() -> None:
+    """As one that goes through an op between ranks, which gives what it takes."""
+    lowered = lower(
+        prepared(litehouse.read(whole(distances("x", "a", "y"), {"x": X[None].numpy()}, ["y"])), None, 1), ""
+    )
+    (step,) = lowered.block.steps
+    first, second = step.parts
+    assert second.fallback is not None
+    renamed = replace(second, fallback=replace(second.fallback, inputs=[ir.Value(name="b")] * 2))
+    assert with_segments([first, second], second.outputs)[0].parts == (first, second)
+    assert with_segments([first, renamed], second.outputs) == [first, renamed]

@@ -1,9 +1,10 @@
-"""Runs single ops that torch lacks, on the CPU with ONNX Runtime."""
+"""Runs ops that torch lacks, on the CPU with ONNX Runtime."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,29 @@ TRAVELS_AS: dict[str, np.dtype[Any]] = {
     **{name: np.dtype(np.int8) for name in ("int2", "int4")},
     **{name: np.dtype(np.uint8) for name in ("uint2", "uint4")},
 }
+CAST = 25  # the version of ONNX whose Cast knows all of these
 
 
+@dataclass(eq=False)
 class Fallback:
-    """One node, in a model of its own. What it gives is on the CPU."""
+    """Nodes that follow each other, in a model of their own.
 
-    def __init__(self, node: ir.Node, versions: dict[str, int], path: str, threads: int = 1) -> None:
-        """Remember the node; sessions are made when it runs, as the types of its inputs are known then."""
-        self._node, self._versions, self._path, self._threads = node, versions, path, threads
-        self._sessions: dict[tuple[str, ...], tuple[Any, dict[int, np.dtype[Any]]]] = {}
+    Its sessions are made when it runs, as the types of the inputs are known then.
+
+    Attributes:
+        nodes: The nodes, in order.
+        inputs: What they take.
+        outputs: What they give.
+        versions: The version of each domain.
+        threads: How many compute them.
+    """
+
+    nodes: Sequence[ir.Node]
+    inputs: Sequence[ir.Value | None]
+    outputs: Sequence[ir.Value]
+    versions: Mapping[str, int]
+    threads: int = 1
+    _sessions: dict[tuple[str, ...], tuple[Any, dict[int, np.dtype[Any]]]] = field(default_factory=dict, init=False)
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, tensors on the CPU; None for one that is left out."""
@@ -42,7 +57,7 @@ class Fallback:
         except Exception as error:
             raise EngineError(f"ONNX Runtime failed while running: {error}") from error
         made = iter(_received(value, kinds.get(place)) for place, value in enumerate(found))
-        return [next(made) if output.name else None for output in self._node.outputs]
+        return [next(made) if output.name else None for output in self.outputs]
 
     def _open(self, arrays: Sequence[Any]) -> tuple[Any, dict[int, np.dtype[Any]]]:
         """A session, and which of its outputs are of other types than they travel as."""
@@ -58,40 +73,49 @@ class Fallback:
 
         settings = onnxruntime.SessionOptions()
         settings.log_severity_level = 4
-        settings.intra_op_num_threads = self._threads
-        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # each node has threads of its own
+        settings.intra_op_num_threads = self.threads
+        settings.add_session_config_entry("session.intra_op.allow_spinning", "0")  # each session has its own threads
         return onnxruntime.InferenceSession(model, settings, providers=["CPUExecutionProvider"])
 
     def _model(self, arrays: Sequence[Any], kinds: dict[int, np.dtype[Any]]) -> bytes:
         import onnx
 
-        proto = ir.serde.serialize_node(self._node)
-        del proto.input[:], proto.output[:]
-        nodes = [proto]
-        for place, array in enumerate(arrays):
-            name = "" if array is None else f"in_{place}"
+        names: dict[ir.Value | None, str] = {None: ""}
+        nodes, inputs = [], []
+        dtype = next((array.dtype for array in arrays if isinstance(array, np.ndarray)), np.dtype(np.float32))
+        for place, (value, array) in enumerate(zip(self.inputs, arrays, strict=True)):
+            if array is None:
+                continue
+            names[value] = f"in_{place}"
+            inputs.append(_declared(f"in_{place}", array, dtype))
             if isinstance(array, np.ndarray) and array.dtype.name in TRAVELS_AS:
-                nodes.insert(0, _cast(name, f"exact_{place}", array.dtype))
-                name = f"exact_{place}"
-            proto.input.append(name)
-        proto.output.extend(f"out_{place}" if output.name else "" for place, output in enumerate(self._node.outputs))
-        outputs = [name for name in proto.output if name]
+                names[value] = f"exact_{place}"
+                nodes.append(_cast(f"in_{place}", names[value], array.dtype))
+        for number, node in enumerate(self.nodes):
+            proto = ir.serde.serialize_node(node)
+            del proto.input[:], proto.output[:]
+            proto.input.extend(names.get(value, "") for value in node.inputs)
+            names |= {value: f"made_{number}_{place}" for place, value in enumerate(node.outputs) if value.name}
+            proto.output.extend(names.get(value, "") for value in node.outputs)
+            nodes.append(proto)
+        outputs = [names[value] for value in self.outputs if value.name]
         for place, kind in kinds.items():
             nodes.append(_cast(outputs[place], f"sent_{place}", TRAVELS_AS[kind.name]))
             outputs[place] = f"sent_{place}"
-        dtype = next((array.dtype for array in arrays if isinstance(array, np.ndarray)), np.dtype(np.float32))
-        inputs = [_declared(f"in_{place}", array, dtype) for place, array in enumerate(arrays) if array is not None]
         gives = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
-        graph = onnx.helper.make_graph(nodes, "op", inputs, gives)
+        graph = onnx.helper.make_graph(nodes, "ops", inputs, gives)
         imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self._imports().items()]
         model: bytes = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
         return model
 
     def _imports(self) -> dict[str, int]:
-        """The versions that first had the op as it is: the file's may be newer than ONNX Runtime."""
-        domain = self._node.domain or ""
-        first = _first_version(self._node.op_type, domain, self._node.version or self._versions.get(domain, 1))
-        return {"": _first_version("Cast", "", self._versions.get("", 1)), domain: first}
+        """The versions that first had all ops as they are: the file's may be newer than ONNX Runtime."""
+        found = {"": _first_version("Cast", "", min(self.versions.get("", 1), CAST))}
+        for node in self.nodes:
+            domain = node.domain or ""
+            first = _first_version(node.op_type, domain, node.version or self.versions.get(domain, 1))
+            found[domain] = max(found.get(domain, 1), first)
+        return found
 
 
 def _first_version(op: str, domain: str, version: int) -> int:

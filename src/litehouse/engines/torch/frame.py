@@ -46,6 +46,7 @@ class Step:
         attributes: Its attributes, for those ops.
         fallback: Runs it elsewhere.
         is_lacking: Whether that must be.
+        parts: The steps that it stands for, of a step that stands for several.
     """
 
     op: str
@@ -62,6 +63,7 @@ class Step:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     frees: tuple[int, ...] = ()
     is_lacking: bool = False
+    parts: tuple[Step, ...] = ()
 
     def run(self, frame: Frame) -> None:
         """Compute the outputs, into the frame."""

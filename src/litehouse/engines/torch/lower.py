@@ -17,6 +17,7 @@ from litehouse.engines.torch.exchanges import COUNTS, TorchExchange
 from litehouse.engines.torch.fallback import Fallback
 from litehouse.engines.torch.frame import NONE, Block, Frame, Step, uses_of
 from litehouse.engines.torch.registry import Op, find_op
+from litehouse.engines.torch.segments import with_segments
 from litehouse.engines.torch.values import as_tensor, dtype_of
 from litehouse.errors import EngineError
 from litehouse.model import EXCHANGE_DOMAIN
@@ -126,7 +127,10 @@ class _Lowering:
                 steps += self._exchange(node)
             elif (step := self._step(node)) is not None:
                 steps.append(step)
-        return Block(steps, inputs, tuple(self._slot(value) for value in graph.outputs))
+        outputs = tuple(self._slot(value) for value in graph.outputs)
+        steps = with_segments(steps, outputs)
+        self._lacking += [step for step in steps if step.is_lacking]
+        return Block(steps, inputs, outputs)
 
     def _set_constant(self, value: ir.Value) -> None:
         if value.const_value is None:
@@ -193,8 +197,6 @@ class _Lowering:
         step.is_on_host = step.is_on_host or self._follows_from_sizes(step)
         if step.is_on_host or step.gives_known:
             self._on_host.update(step.outputs)
-        if step.is_lacking:
-            self._lacking.append(step)
         return step
 
     def _computed(self, node: ir.Node, inputs: tuple[int, ...], attributes: dict[str, Any]) -> Step:
@@ -208,7 +210,7 @@ class _Lowering:
             known=tuple(fitting is not None and self._knows(fitting, place, inputs) for place in range(len(inputs))),
             inputs=inputs,
             outputs=tuple(self._slot(value) if value.name else NONE for value in node.outputs),
-            fallback=Fallback(node, self._versions, self._path, self._threads),
+            fallback=Fallback([node], node.inputs, node.outputs, self._versions, self._threads),
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
         )

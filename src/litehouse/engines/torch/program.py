@@ -85,7 +85,7 @@ class TorchProgram:
         for slot, tensor in self.arena.tensors.items():
             self.weights[slot] = tensor
         self._lock = threading.Lock()
-        self._lacking: set[Step] = set()
+        self._lacking: dict[str, None] = {}
         self._warned = set[str]() if warned is None else warned
         self.warn(lowered.lacking)
 
@@ -140,17 +140,18 @@ class TorchProgram:
     @property
     def lacking(self) -> list[str]:
         """The ops that torch lacks, as far as they have run or were never there, with their nodes."""
-        return [str(step) for step in self._lacking]
+        return list(self._lacking)
 
     def warn(self, lacking: Sequence[Step]) -> None:
         """Warn of the ops that torch lacks, once of each in all programs of a model."""
+        texts = dict.fromkeys(str(part) for step in lacking for part in step.parts or (step,))
         with self._lock:
-            self._lacking.update(lacking)
-            new = [text for text in dict.fromkeys(map(str, lacking)) if text not in self._warned]
+            self._lacking |= texts
+            new = [text for text in texts if text not in self._warned]
             self._warned.update(new)
         if new:
-            texts = ", ".join(new)
-            log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", self.names.path, texts)
+            path, named = self.names.path, ", ".join(new)
+            log.warning("%s: torch lacks %s; ONNX Runtime computes that on the CPU", path, named)
 
 
 class TorchRunner:
