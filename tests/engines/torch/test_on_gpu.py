@@ -220,13 +220,18 @@ def test_scratch_memory_that_others_let_go_of(is_before: bool, monkeypatch: pyte
     _check_scratch(session, x, wanted)
 
 
+def _long_product_of_any_rows() -> tuple[bytes, np.ndarray, np.ndarray]:
+    """The same, with an input of any count of rows."""
+    _, x, wanted = _long_product()
+    nodes = [node("MatMul", "x w", "y"), node("Relu", "y", "z")]
+    return model(nodes, {"x": ["n", LONG]}, {"z": ["n", 8]}, {"w": x.T.copy()}), x, wanted
+
+
 def test_scratch_memory_where_a_capture_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch 2.12 lets go of that of its stream then, which others use that were captured there."""
     monkeypatch.setattr(pieces, "MAX_CAPTURES", 1)
     monkeypatch.setattr(pieces, "MIN_SEEN_FULL", 1)
-    _, x, wanted = _long_product()
-    nodes = [node("MatMul", "x w", "y"), node("Relu", "y", "z")]
-    data = model(nodes, {"x": ["n", LONG]}, {"z": ["n", 8]}, {"w": x.T.copy()})
+    data, x, wanted = _long_product_of_any_rows()
     session = litehouse.load(data, device="gpu", cache=False, tune="off")
     for rows in (8, 4):
         _check_product(session, x[:rows], wanted[:rows])
@@ -254,6 +259,21 @@ def _classes(x: np.ndarray) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(x.astype("d"), (3, 3), (2, 3))
     found = np.maximum(np.einsum("nchwij,ocij->nohw", windows, FILTERS), 0).mean((2, 3))
     return np.tanh(found @ TABLE)
+
+
+def test_a_network_without_products_where_torch_must_be_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch lets cuBLAS multiply only where a program has told it how much scratch memory it has."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    data = model([node("Conv", "x f", "a"), node("Relu", "a", "y")], {"x": [2, *IMAGE]}, {"y": None}, {"f": FILTERS})
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    wanted = session.run([_images(2)])[0]
+    other = litehouse.load(data, device="gpu", cache=False, tune="off")
+    torch.use_deterministic_algorithms(True)
+    try:
+        for _ in range(3):
+            np.testing.assert_allclose(other.run([_images(2)])[0], wanted, 1e-4, 1e-4)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("form", ["", "compiled"])
