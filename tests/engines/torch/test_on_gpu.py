@@ -386,6 +386,25 @@ def test_a_session_that_is_dropped_while_a_caller_s_stream_replays_it(setting: s
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+OTHER_ALLOCATOR = """
+import numpy as np, torch, litehouse, sys
+sys.path[:0] = {path!r}
+from onnx_models import mlp, mlp_result
+assert torch.cuda.get_allocator_backend() == "cudaMallocAsync"
+session, x = litehouse.load(mlp(4), device="gpu", cache=False, tune="off"), np.ones((4, 4), "f")
+for _ in range(6):
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), 1e-4, 1e-4)
+    np.testing.assert_allclose(session.run([torch.from_numpy(x).cuda()])[0].cpu(), mlp_result(x), 1e-4, 1e-4)
+"""
+
+
+def test_an_allocator_without_pools() -> None:
+    settings = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "backend:cudaMallocAsync")
+    command = [sys.executable, "-c", OTHER_ALLOCATOR.format(path=[str(Path(__file__).parents[2])])]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there is one GPU, or none")
 def test_the_caller_s_current_gpu_stays_as_it_was() -> None:
     session, x = litehouse.load(_classifier(2), device="gpu:1", cache=False, tune="off"), _images(2)

@@ -30,6 +30,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(scratch, "_pools", {})
     monkeypatch.setattr(torch.cuda, "MemPool", made)
     monkeypatch.setattr(torch.cuda, "use_mem_pool", use)
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
     monkeypatch.setattr(torch.cuda, "current_blas_handle", lambda: found.append("handle"))
     monkeypatch.setattr(torch, "addmm", lambda *_, out: found.append(f"addmm on {out.device.type}"))
     return found
@@ -40,3 +41,16 @@ def test_it_comes_from_a_pool_that_is_never_let_go_of(notes: list[str]) -> None:
         scratch.take_scratch(torch.device(place))
     on_cpu = ["pool 0 on cpu:0", "handle", "addmm on cpu", "end"]
     assert notes == [*on_cpu, *on_cpu, "pool 1 on meta:1", "handle", "addmm on meta", "end"]
+
+
+@pytest.mark.parametrize("backend", ["cudaMallocAsync", "pluggable"])
+def test_some_allocators_have_no_pools(backend: str, notes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken all the same: what they give while something is captured belongs to that."""
+
+    def refuse() -> None:
+        raise RuntimeError(f"{backend} does not yet support createOrIncrefPool.")
+
+    monkeypatch.setattr(torch.cuda, "MemPool", refuse)
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
+    scratch.take_scratch(torch.device("cpu"))
+    assert notes == ["handle", "addmm on cpu"]
