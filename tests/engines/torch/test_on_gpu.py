@@ -238,6 +238,19 @@ def test_scratch_memory_where_a_capture_makes_room(monkeypatch: pytest.MonkeyPat
     _check_scratch(session, x[:4], wanted[:4])
 
 
+def test_scratch_memory_where_torch_keeps_all_the_rest() -> None:
+    """It lets go of that by itself, but not for memory of a pool."""
+    data, x, wanted = _long_product_of_any_rows()
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    session.run([torch.from_numpy(x).cuda()])
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    torch.empty(torch.cuda.mem_get_info()[0] - (1 << 24), dtype=torch.uint8, device="cuda")
+    _check_product(session, x, wanted)
+    (piece,) = session._builds.current.runners[-1]._parts
+    assert piece._captures
+
+
 IMAGE = (4, 9, 9)  # 1296 bytes: of images in a row, every other one is not at a multiple of 32
 FILTERS, TABLE = (
     np.random.default_rng(seed).normal(size=size).astype("f") for seed, size in ((5, (8, 4, 3, 3)), (6, (8, 5)))

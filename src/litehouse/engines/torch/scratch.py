@@ -34,5 +34,6 @@ def _pooled(place: torch.device) -> Iterator[None]:
         return
     if place.index not in _pools:
         _pools[place.index] = torch.cuda.MemPool()
+    torch.cuda.empty_cache()  # torch itself lets go of nothing for memory of a pool
     with torch.cuda.use_mem_pool(_pools[place.index], place):
         yield
