@@ -1,6 +1,8 @@
 """Where the scratch memory of products that are captured comes from, with stand-ins for pools of a GPU."""
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -56,3 +58,25 @@ def test_some_allocators_have_no_pools(backend: str, notes: list[str], monkeypat
     monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: backend)
     scratch.take_scratch(torch.device("cpu"))
     assert notes == ["handle", "addmm on cpu"]
+
+
+ENDING = """
+import contextlib, torch
+from litehouse.engines.torch import scratch
+
+class Pool:
+    def __del__(self):
+        print("destroyed")
+
+torch.cuda.MemPool, torch.cuda.get_allocator_backend = Pool, lambda: "native"
+torch.cuda.use_mem_pool = lambda *_: contextlib.nullcontext()
+torch.cuda.empty_cache = torch.cuda.current_blas_handle = lambda: None
+scratch.take_scratch(torch.device("cpu"))
+print("taken")
+"""
+
+
+def test_the_pool_is_not_destroyed_when_the_process_ends() -> None:
+    """Torch's pools cannot be while a thread captures, or behind an error of the GPU: the process would be aborted."""
+    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "taken\n"

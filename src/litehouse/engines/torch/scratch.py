@@ -8,6 +8,7 @@ from a pool of our own is given to nobody else then.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 
 import torch
@@ -34,6 +35,8 @@ def _pooled(place: torch.device) -> Iterator[None]:
         return
     if place.index not in _pools:
         _pools[place.index] = torch.cuda.MemPool()
+        # Not destroyed with the interpreter either: where that fails, as beside a capture, it ends the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pools[place.index]))
     torch.cuda.empty_cache()  # torch itself lets go of nothing for memory of a pool
     with torch.cuda.use_mem_pool(_pools[place.index], place):
         yield
