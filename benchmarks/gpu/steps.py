@@ -1,8 +1,9 @@
 """Steps of a part: each is made ready, and then measured.
 
 To make ready takes most of the time, for the kernels that are made. With `--processes` each step has a process of its
-own: so many are made ready at a time, and then one after another is measured while all others wait. What ours chooses
-by a race, it then chooses on a machine that is busy, which can only be to its harm: torch's ways choose nothing.
+own: so many are made ready at a time, and then one after another is measured while all others wait. What is chosen by
+time is then chosen on a machine that is busy: ours by its race, and by all of them the kernels of convolutions, and
+those that torch's compiler tries.
 """
 
 import contextlib
