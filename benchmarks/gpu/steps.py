@@ -1,16 +1,19 @@
 """Steps of a part: each is made ready, and then measured.
 
 To make ready takes most of the time, for the kernels that are made. With `--processes` each step has a process of its
-own: so many are made ready at a time, and then one after another is measured while all others wait. What ours chooses
-by a race, it then chooses on a machine that is busy, which can only be to its harm: torch's ways choose nothing.
+own: so many are made ready at a time, and then one after another is measured while all others wait. What is chosen by
+time is then chosen on a machine that is busy: ours by its race, and by all of them the kernels of convolutions, and
+those that torch's compiler tries.
 """
 
 import contextlib
+import math
 import multiprocessing
 import os
+import signal
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -68,17 +71,35 @@ def _aside(record: Record, steps: Sequence[Step], stack: contextlib.ExitStack) -
     started = partial(ProcessPoolExecutor, 1, multiprocessing.get_context("spawn"), begin)
     made = [stack.enter_context(started()) for _ in steps]
     at_a_time = stack.enter_context(ThreadPoolExecutor(count))
+    pids: dict[ProcessPoolExecutor, int] = {}
 
     def prepared(pool: ProcessPoolExecutor, step: Step) -> None:
+        pids[pool] = pool.submit(os.getpid).result()
         pool.submit(_make_ready, record.given, record.cache, step).result()
 
     futures = [at_a_time.submit(prepared, *pair) for pair in zip(made, steps, strict=True)]
-    seconds = None if record.given.seconds == 0 else max(record.left, 0.0)
-    wait(futures, seconds)
-    record.say(f"{sum(future.done() for future in futures)} of {len(steps)} made ready")
+
+    def end() -> set[Future[None]]:
+        """End what is not ready: it would disturb the others, and go on for any time."""
+        late = {future for future in futures if not future.done()}
+        for pool, future in zip(made, futures, strict=True):
+            if future in late and not future.cancel():
+                pool.shutdown(wait=False, cancel_futures=True)  # nothing more begins there
+                with contextlib.suppress(KeyError, ProcessLookupError):  # not begun, or gone
+                    os.kill(pids[pool], signal.SIGKILL)
+        wait(late)
+        return late
+
+    stack.callback(end)
+    waiting = set(futures)
+    # What is left behind it is for the measuring of those that are ready.
+    while waiting and (spare := record.left - SECONDS * (1 + len(steps) - len(waiting))) > 0:
+        waiting = wait(waiting, None if spare == math.inf else spare, FIRST_COMPLETED).not_done
+    late = end()
+    record.say(f"{len(steps) - len(late)} of {len(steps)} made ready")
 
     def measure(pool: ProcessPoolExecutor, future: Future[None]) -> Found:
-        if not future.done():
+        if future in late:
             raise TimeoutError("it was not made ready in time")
         with pool:  # then its process ends, and its memory is free
             future.result()

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import re
 import shutil
+import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from naps import nap  # noqa: E402
 
 from benchmarks import gpu  # noqa: E402  (they need torch)
 from benchmarks.__main__ import main as benchmarks  # noqa: E402
@@ -233,6 +236,20 @@ def test_a_step_that_cannot_be_made_ready_fails_alone(tmp_path, capsys):
     assert "tensors" in first["us"]
     assert "tensors" in third["us"]
     assert "3 of 3 made ready" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_what_is_not_ready_in_time_is_ended_and_the_others_are_measured(tmp_path, monkeypatch, capsys):
+    given = gpu.parse(["--device", "cpu", "--tune", "off", "--processes", "3", "--seconds", "24"])
+    monkeypatch.setattr(steps, "SECONDS", 4.0)
+    facts = [{"seconds": 0.0}, {"seconds": 600.0}, {"seconds": 600.0}, {"seconds": 600.0}]
+    start, made = time.monotonic(), [steps.Step("nap", each, nap, 1.0) for each in facts]
+    first, *others = steps.results(Record(given, tmp_path), made)
+    assert first["napped"] == 0.0
+    assert [each["failed"] for each in others] == ["TimeoutError: it was not made ready in time"] * 3
+    assert time.monotonic() - start < 24
+    assert multiprocessing.active_children() == []
+    assert "1 of 4 made ready" in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_not_made_ready(rehearse, capsys):

@@ -51,14 +51,18 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, bool]]:
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: note(SYNCHRONIZE))
     current = [Stream(note, BACK)]
 
-    @contextlib.contextmanager
-    def stream(other: Stream) -> Iterator[None]:
-        current.append(other)
-        yield
-        current.pop()
+    class On:
+        def __init__(self, other: Stream) -> None:
+            self._other = other
 
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current[-1])
-    monkeypatch.setattr(torch.cuda, "stream", stream)
+        def __enter__(self) -> None:
+            self._before, current[0] = current[0], self._other
+
+        def __exit__(self, *_: object) -> None:
+            current[0] = self._before
+
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current[0])
+    monkeypatch.setattr(torch.cuda, "stream", On)
     monkeypatch.setattr(captures, "take_scratch", lambda _: note(SCRATCH))
     return found
 
@@ -89,9 +93,8 @@ def test_each_thread_has_run_what_it_captures(notes: list[tuple[str, bool, bool]
         thread = threading.Thread(target=lambda: [capture.record() for _ in range(2)])
         thread.start()
         thread.join()
-        captured = [BEGIN, RUN, END, BACK]
-        first, later = [ASIDE, SCRATCH, SYNCHRONIZE, RUN, *captured], [ASIDE, SCRATCH, *captured]
-        assert [what for what, *_ in notes] == [*first, *later]
+        captured = [SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, RUN, END, BACK]
+        assert [what for what, *_ in notes] == [RUN, *captured, *captured]
 
 
 def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
@@ -99,27 +102,75 @@ def test_nothing_is_freed_and_nobody_waits_from_end_to_end(
 ) -> None:
     """Memory that is freed between the beginning and the first kernel would end it just as well."""
     capture.record()
-    assert notes == [
-        *((what, True, True) for what in (ASIDE, SCRATCH)),
-        (SYNCHRONIZE, True, False),
-        (RUN, True, True),
-        *((what, False, False) for what in (BEGIN, RUN, END)),
-        (BACK, True, True),
-    ]
+    assert notes[0] == (RUN, True, True)
+    assert all(note[1:] == (False, False) for note in notes[1:])
     assert gc.isenabled()
     assert not recording.locked()
 
 
-def test_streams_are_in_line_after_an_error(notes: list[tuple[str, bool, bool]], capture: Capture) -> None:
+def test_streams_are_in_line_after_an_error(
+    notes: list[tuple[str, bool, bool]], capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was begun for the capture may still read memory that is dropped then."""
 
-    def fail() -> None:
+    before = torch.cuda.current_stream(None)
+
+    def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("no")
+
+    @contextlib.contextmanager
+    def never_ended(*given: Any, **__: Any) -> Iterator[None]:
+        torch.cuda.stream(given[2]).__enter__()
+        with contextlib.suppress(RuntimeError):
+            yield
+        raise RuntimeError("not ended")
 
     with pytest.raises(RuntimeError, match="no"):
         capture.record(before=fail)
-    assert notes[0][0] == ASIDE
-    assert notes[-1][0] == BACK
+    assert [what for what, *_ in notes] == [RUN, SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, BACK]
+    monkeypatch.setattr(torch.cuda, "graph", never_ended)
+    with pytest.raises(RuntimeError, match="not ended"):
+        capture.record(before=fail)
+    assert torch.cuda.current_stream(None) is before
+    notes.clear()
+    monkeypatch.setattr(captures, "take_scratch", fail)
+    with pytest.raises(RuntimeError, match="no"):
+        capture.record()
+    assert [what for what, *_ in notes] == [SYNCHRONIZE, ASIDE, BACK]
+    assert gc.isenabled()
+    assert not recording.locked()
+
+
+def test_only_scratch_memory_is_taken_on_the_stream_of_captures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a product behind somebody who clears it would take it from anywhere, and what is captured would keep it."""
+    found, place = [], ["the caller's stream"]
+
+    @contextlib.contextmanager
+    def aside(*_: Any, text: str = "the stream of captures", **__: Any) -> Iterator[None]:
+        place.append(text)
+        yield
+        place.pop()
+
+    def noted(what: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given, **options: (found.append((what, place[-1])), run(*given, **options))[1]
+
+    monkeypatch.setattr(captures, "_aside", aside)
+    monkeypatch.setattr(captures, "_like", noted("memory for inputs", captures._like))
+    monkeypatch.setattr(captures, "take_scratch", noted(SCRATCH, lambda _: None))
+    monkeypatch.setattr(captures._Steps, "_done", noted(RUN, captures._Steps._done))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", object)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: aside(text="a graph"))
+    runner = runner_of(SQUARE)
+    runner.run([numbers(0)])
+    capture = runner._parts[0].latest
+    monkeypatch.setattr(capture, "_place", torch.device("cuda"))
+    capture.record()
+    assert {note for note in found if note[0] != RUN} == {
+        ("memory for inputs", "the stream of captures"),
+        (SCRATCH, "the stream of captures"),
+    }
+    assert {note for note in found if note[0] == RUN} == {(RUN, "the caller's stream"), (RUN, "a graph")}
 
 
 def _step(op: str, *inner: Step) -> Step:

@@ -19,7 +19,8 @@ from engines.torch.onnx_cases import all_cases, run_case
 import litehouse
 from conftest import REAL_GPU
 from litehouse import EngineError, Options, read
-from litehouse.engines.torch import ipc
+from litehouse.engines.torch import ipc, pieces
+from litehouse.engines.torch.captures import Capture
 from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.frame import Frame, Step
 from onnx_models import mlp, mlp_result, mlp_weights, model, node
@@ -191,17 +192,63 @@ def _check_product(session: litehouse.Session, x: np.ndarray, wanted: np.ndarray
         np.testing.assert_allclose(session.run([on_device])[0].cpu(), wanted, 1e-3, 1e-3)
 
 
-def test_scratch_memory_that_others_let_go_of() -> None:
-    """As `torch.compile(mode="reduce-overhead")` does with that of all products of the process."""
+def _check_scratch(session: litehouse.Session, x: np.ndarray, wanted: np.ndarray) -> None:
+    """Let others have all memory that is free, and hold both their numbers and the products against what is right."""
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    others = [torch.full((1 << 18,), float(number), device="cuda") for number in range(256)]
+    _check_product(session, x, wanted)
+    assert all(bool((other == number).all()) for number, other in enumerate(others))
+
+
+@pytest.mark.parametrize("is_before", [False, True])
+def test_scratch_memory_that_others_let_go_of(is_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `torch.compile(mode="reduce-overhead")` does with that of all products of the process, at any time."""
+    warm_up = Capture._warm_up
+
+    def cleared(self: Capture) -> None:
+        torch._C._cuda_clearCublasWorkspaces()
+        warm_up(self)
+
+    if is_before:
+        monkeypatch.setattr(Capture, "_warm_up", cleared)
     data, x, wanted = _long_product()
     session = litehouse.load(data, device="gpu", cache=False, tune="off")
     _check_product(session, x, wanted)
     torch.cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()
+    _check_scratch(session, x, wanted)
+
+
+def _long_product_of_any_rows() -> tuple[bytes, np.ndarray, np.ndarray]:
+    """The same, with an input of any count of rows."""
+    _, x, wanted = _long_product()
+    nodes = [node("MatMul", "x w", "y"), node("Relu", "y", "z")]
+    return model(nodes, {"x": ["n", LONG]}, {"z": ["n", 8]}, {"w": x.T.copy()}), x, wanted
+
+
+def test_scratch_memory_where_a_capture_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch 2.12 lets go of that of its stream then, which others use that were captured there."""
+    monkeypatch.setattr(pieces, "MAX_CAPTURES", 1)
+    monkeypatch.setattr(pieces, "MIN_SEEN_FULL", 1)
+    data, x, wanted = _long_product_of_any_rows()
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    for rows in (8, 4):
+        _check_product(session, x[:rows], wanted[:rows])
+    _check_scratch(session, x[:4], wanted[:4])
+
+
+def test_scratch_memory_where_torch_keeps_all_the_rest() -> None:
+    """It lets go of that by itself, but not for memory of a pool."""
+    data, x, wanted = _long_product_of_any_rows()
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    session.run([torch.from_numpy(x).cuda()])
+    torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    others = [torch.full((1 << 18,), float(number), device="cuda") for number in range(256)]
+    torch.empty(torch.cuda.mem_get_info()[0] - (1 << 24), dtype=torch.uint8, device="cuda")
     _check_product(session, x, wanted)
-    assert all(bool((other == number).all()) for number, other in enumerate(others))
+    (piece,) = session._builds.current.runners[-1]._parts
+    assert piece._captures
 
 
 IMAGE = (4, 9, 9)  # 1296 bytes: of images in a row, every other one is not at a multiple of 32
@@ -225,6 +272,21 @@ def _classes(x: np.ndarray) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(x.astype("d"), (3, 3), (2, 3))
     found = np.maximum(np.einsum("nchwij,ocij->nohw", windows, FILTERS), 0).mean((2, 3))
     return np.tanh(found @ TABLE)
+
+
+def test_a_network_without_products_where_torch_must_be_deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch lets cuBLAS multiply only where a program has told it how much scratch memory it has."""
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    data = model([node("Conv", "x f", "a"), node("Relu", "a", "y")], {"x": [2, *IMAGE]}, {"y": None}, {"f": FILTERS})
+    session = litehouse.load(data, device="gpu", cache=False, tune="off")
+    wanted = session.run([_images(2)])[0]
+    other = litehouse.load(data, device="gpu", cache=False, tune="off")
+    torch.use_deterministic_algorithms(True)
+    try:
+        for _ in range(3):
+            np.testing.assert_allclose(other.run([_images(2)])[0], wanted, 1e-4, 1e-4)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize("form", ["", "compiled"])
@@ -277,11 +339,7 @@ def test_scratch_memory_of_a_thread_that_has_ended() -> None:
         _check_product(sessions[0], x, wanted)
 
     _side_by_side(1, begin)
-    torch.cuda.synchronize()
-    torch.cuda.empty_cache()
-    others = [torch.full((1 << 18,), float(number), device="cuda") for number in range(256)]
-    _check_product(sessions[0], x, wanted)
-    assert all(bool((other == number).all()) for number, other in enumerate(others))
+    _check_scratch(sessions[0], x, wanted)
 
 
 @pytest.mark.parametrize("text", ["out of memory", "of another kind"])
@@ -337,6 +395,25 @@ def test_a_session_that_is_dropped_while_a_caller_s_stream_replays_it(setting: s
     """Memory of the expandable kind is unmapped when the stream that it was taken on is through: others may not be."""
     settings = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), setting)
     command = [sys.executable, "-c", DROPPING.format(path=[str(Path(__file__).parents[2])])]
+    done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+OTHER_ALLOCATOR = """
+import numpy as np, torch, litehouse, sys
+sys.path[:0] = {path!r}
+from onnx_models import mlp, mlp_result
+assert torch.cuda.get_allocator_backend() == "cudaMallocAsync"
+session, x = litehouse.load(mlp(4), device="gpu", cache=False, tune="off"), np.ones((4, 4), "f")
+for _ in range(6):
+    np.testing.assert_allclose(session.run([x])[0], mlp_result(x), 1e-4, 1e-4)
+    np.testing.assert_allclose(session.run([torch.from_numpy(x).cuda()])[0].cpu(), mlp_result(x), 1e-4, 1e-4)
+"""
+
+
+def test_an_allocator_without_pools() -> None:
+    settings = dict.fromkeys(("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"), "backend:cudaMallocAsync")
+    command = [sys.executable, "-c", OTHER_ALLOCATOR.format(path=[str(Path(__file__).parents[2])])]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
 

@@ -126,8 +126,11 @@ class Capture:
             KernelsError: No kernels can be made for it.
         """
         self._work, self._place = work, frame.place
-        with _capturing, _aside(work, frame.place) as runs_on:
-            self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
+        with _capturing:
+            with _aside(work, frame.place) as runs_on:
+                self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
+            for own in self.inputs.values() if runs_on is not None else ():
+                own.record_stream(runs_on)  # replays there use the graph's memory, too: torch waits to unmap that
             staged = [slot for slot, own in self.inputs.items() if frame.device[slot] is None and own.is_cuda]
             self._staging = {slot: pinned(self.inputs[slot]) for slot in staged}
             self.fill(frame)
@@ -139,8 +142,6 @@ class Capture:
             del warm
             self._warm = threading.local()  # tells which threads have run it
             self.own = self.record()
-        for own in self.inputs.values() if runs_on is not None else ():
-            own.record_stream(runs_on)  # replays there use the graph's memory, too: torch waits before it is unmapped
 
     def record(
         self,
@@ -170,16 +171,14 @@ class Capture:
                 done = whole(is_dry=True)
                 outputs = {slot: tensor.clone() for slot, tensor in _given(work, done).items()}  # no views
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
-            with _aside(work, self._place):
-                self._warm_up()
-                graph = torch.cuda.CUDAGraph()
-                with (
-                    recording,
-                    unwarned("The CUDA Graph is empty"),  # as where all outputs are views of inputs
-                    _nothing_freed(),
-                    torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"),
-                ):
-                    done = whole()
+            self._warm_up()
+            graph = torch.cuda.CUDAGraph()
+            with recording, unwarned("The CUDA Graph is empty"), _nothing_freed():  # as where all outputs are views
+                torch.cuda.synchronize(self._place)  # replays may use the same scratch memory, on streams of callers
+                with _aside(work, self._place):  # torch itself stays there where a capture cannot be ended
+                    take_scratch(self._place)
+                    with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
+                        done = whole()
             return Recording(graph, _given(work, done), done.wrong)
 
     def _warm_up(self) -> None:
@@ -190,8 +189,6 @@ class Capture:
         """
         if hasattr(self._warm, "is_done"):
             return
-        with recording:
-            torch.cuda.synchronize(self._place)  # the streams of callers may use the same scratch memory
         self._run(is_dry=True)
         self._warm.is_done = True
 
@@ -319,20 +316,16 @@ def _given(work: Work, frame: Frame) -> dict[int, Tensor]:
 def _aside(work: Work, place: torch.device) -> Iterator[Any]:
     """On the stream that work is captured on, between what the current one has begun and what it begins next.
 
-    Gives that other stream, None on the CPU. Nothing else runs on the one for captures: what is captured has scratch
-    memory that nobody takes away.
+    Gives that other stream, None on the CPU. Nothing is multiplied here but to take scratch memory: somebody may clear
+    that at any time, and what is multiplied next takes it from anywhere, for all that is captured behind it.
     """
     if place.type != "cuda":
         yield None
         return
     before = torch.cuda.current_stream(place)
-    if before == work.stream:
-        yield before
-        return
     work.stream.wait_stream(before)
     try:
         with torch.cuda.stream(work.stream):
-            take_scratch(place)
             yield before
     finally:
         before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped

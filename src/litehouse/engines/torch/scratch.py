@@ -7,6 +7,10 @@ from a pool of our own is given to nobody else then.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+from collections.abc import Iterator
+
 import torch
 
 SIZE = 16  # of what is multiplied
@@ -16,10 +20,23 @@ _pools: dict[int, torch.cuda.MemPool] = {}  # by the number of the GPU; never le
 
 def take_scratch(place: torch.device) -> None:
     """Let this thread have it for the current stream, from our pool, unless it has some. One thread at a time."""
-    if place.index not in _pools:
-        _pools[place.index] = torch.cuda.MemPool()
     bias, found = torch.zeros(SIZE, device=place), torch.zeros(SIZE, SIZE, device=place)
     factor = torch.zeros(SIZE, SIZE, device=place)
-    with torch.cuda.use_mem_pool(_pools[place.index], place):
-        torch.mm(factor, factor, out=found)  # by cuBLAS
+    with _pooled(place):
+        torch.cuda.current_blas_handle()  # has cuBLAS's, also where a program does not let it multiply
         torch.addmm(bias, factor, factor, out=found)  # by cuBLASLt, which has its own
+
+
+@contextlib.contextmanager
+def _pooled(place: torch.device) -> Iterator[None]:
+    """With all that is taken from our pool; some of torch's allocators have none."""
+    if torch.cuda.get_allocator_backend() != "native":
+        yield
+        return
+    if place.index not in _pools:
+        _pools[place.index] = torch.cuda.MemPool()
+        # Not destroyed with the interpreter either: where that fails, as beside a capture, it ends the process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pools[place.index]))
+    torch.cuda.empty_cache()  # torch itself lets go of nothing for memory of a pool
+    with torch.cuda.use_mem_pool(_pools[place.index], place):
+        yield
