@@ -12,7 +12,9 @@ LARGEST = float(np.finfo(np.float16).max)
 SMALLEST = float(np.finfo(np.float16).smallest_normal)  # with all digits
 HIDING = LARGEST / 2  # as a mask: what it is added to does not make it infinite
 # What gains most, and what always adds up in 32 bits inside.
-PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MultiHeadAttention"}
+PRODUCTS = {
+    *("Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MatMulNBits", "MultiHeadAttention"),
+}
 # What is as good in 16 bits where its operands are: it moves numbers, or changes each of them a little. Sums and norms
 # among these add up in 32 bits inside.
 FOLLOWING = {
@@ -34,8 +36,8 @@ LONG = {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT32, ir.DataType.UI
 WHOLE = {*LONG, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16}
 SIZES = {"Shape", "Size"}
 MOVING = {"Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-BIASED, BIAS = {"Conv", "ConvTranspose", "Gemm", "Linear"}, 2  # which operand it is
-TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
+BIASES = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "Linear": 2, "MatMulNBits": 5}  # which operand it is
+TABLES = {"Gather", "GatherBlockQuantized", "GatherElements", "GatherND"}  # of weights, as an embedding is
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
 BOUNDS = {"Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Pad"}
@@ -251,7 +253,7 @@ def _is_grid(array: np.ndarray) -> bool:
 
 def _is_bias(node: ir.Node, place: int) -> bool:
     """Whether an operand is added to a sum of products, and not made larger before."""
-    return node.op_type in BIASED and place == BIAS and abs(node.attributes.get_float("beta", 1.0)) <= 1
+    return BIASES.get(node.op_type) == place and abs(node.attributes.get_float("beta", 1.0)) <= 1
 
 
 def _dtype(value: ir.Value | None) -> ir.DataType | None:

@@ -1,6 +1,6 @@
 """Single ops on torch, with their inputs in a list, against ONNX Runtime without its optimisations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ def one_op(
     dtypes: Any = None,
     left_out: Sequence[int] = (),
     known: Sequence[int] = (),
+    more: Mapping[str, Any] | None = None,
     **attributes: Any,
 ) -> bytes:
     """A model of one op, whose inputs are `x0`, `x1` and so on.
@@ -39,11 +40,12 @@ def one_op(
         dtypes: Those of its outputs, where ONNX cannot tell them.
         left_out: The places of outputs that are not.
         known: The places of inputs that are weights of the model.
-        attributes: Those of the op.
+        more: Attributes of the op, whatever their names.
+        attributes: Others.
     """
     names = ["" if array is None else f"x{place}" for place, array in enumerate(inputs)]
     results = ["" if place in left_out else f"y{place}" for place in range(outputs)]
-    node = helper.make_node(op, names, results, domain=domain, **attributes)
+    node = helper.make_node(op, names, results, domain=domain, **(more or {}), **attributes)
     given = [(place, array) for place, array in enumerate(inputs) if array is not None]
     graph = helper.make_graph(
         [node],

@@ -6,9 +6,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from engines.torch.far import Apart
 from engines.torch.onnx_cases import all_cases, array_of
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from litehouse.engines.torch.frame import WIDER
 from litehouse.engines.torch.ops.pooling import max_roi_pool
@@ -18,16 +17,6 @@ from litehouse.engines.torch.values import as_tensor
 
 # Ops that give what is known on the CPU.
 SIZES = {"OptionalHasElement", "Shape", "Size"}
-
-
-class Apart(TorchDispatchMode):
-    """Refuses whatever brings together a tensor on the CPU and one on the device: that is a copy, which waits."""
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        places = {value.device.type for value in tree_leaves((args, kwargs, result)) if isinstance(value, torch.Tensor)}
-        assert len(places) < 2, f"{function} has tensors on {sorted(places)}"
-        return result
 
 
 def single_cases() -> list[str]:

@@ -203,6 +203,8 @@ class _Lowering:
         """The step of a node without graphs, by torch's function for it or without one."""
         found = find_op(node.domain, node.op_type, node.version or self._versions.get(node.domain or "", 1))
         fitting = found if found is not None and not found.refusal(attributes, len(inputs)) else None
+        if fitting is not None and fitting.small:
+            inputs = tuple(self._widened(s) if fitting.takes_small(place) else s for place, s in enumerate(inputs))
         return Step(
             op=node.op_type,
             name=node.name or "",
@@ -214,6 +216,15 @@ class _Lowering:
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
         )
+
+    def _widened(self, slot: int) -> int:
+        """The slot of a constant; of one of 4 bits, another slot, with the same numbers as int8."""
+        value = self._constants[slot] if slot != NONE else None
+        if not isinstance(value, np.ndarray) or value.dtype.name not in ("int4", "uint4"):
+            return slot
+        self._constants.append(as_tensor(value.astype(np.int8)))
+        self._nothing.append(None)
+        return len(self._constants) - 1
 
     def _knows(self, fitting: Op, place: int, inputs: tuple[int, ...]) -> bool:
         value = self._constants[inputs[place]] if inputs[place] != NONE else None

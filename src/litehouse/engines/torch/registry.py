@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Function = Callable[..., Any]
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own ops
 
 
 class LackingError(Exception):
@@ -24,6 +25,7 @@ class Op:
         attributes: The names of the attributes that it knows.
         known: The inputs whose numbers it must know, as a shape: it gets these as tensors on the CPU.
         seen: The inputs that it gets so where they are single constants.
+        small: The inputs that it takes as int8 where they are constants of 4 bits, which torch has no type for.
         is_variadic: Whether it takes any number of inputs.
         takes_outputs: Whether it is told how many outputs are wanted, as `outputs`.
         since: The first version of its domain that it serves.
@@ -34,6 +36,7 @@ class Op:
     attributes: frozenset[str]
     known: frozenset[str]
     seen: frozenset[str]
+    small: frozenset[str]
     is_variadic: bool
     takes_outputs: bool
     since: int
@@ -45,6 +48,10 @@ class Op:
     def sees(self, place: int) -> bool:
         """Whether the input at a place is one whose number it makes use of where it is a single constant."""
         return self.parameters[place] in self.seen if place < len(self.parameters) else False
+
+    def takes_small(self, place: int) -> bool:
+        """Whether the input at a place is one that it takes as int8 where it is a constant of 4 bits."""
+        return self.parameters[place] in self.small if place < len(self.parameters) else False
 
     def refusal(self, attributes: Mapping[str, Any], count: int) -> str:
         """Why it cannot take these attributes and so many inputs; empty where it can."""
@@ -60,7 +67,12 @@ _TABLE: dict[tuple[str, str], list[Op]] = {}
 
 
 def op(
-    *names: str, domain: str = "", since: int = 1, known: Sequence[str] = (), seen: Sequence[str] = ()
+    *names: str,
+    domain: str = "",
+    since: int = 1,
+    known: Sequence[str] = (),
+    seen: Sequence[str] = (),
+    small: Sequence[str] = (),
 ) -> Callable[[Function], Function]:
     """Register a function under the ONNX names of its op.
 
@@ -74,6 +86,7 @@ def op(
         since: The first version of the domain whose op it is. Of several functions, the newest one serves.
         known: The inputs whose numbers it must know: they arrive on the CPU.
         seen: The inputs that arrive there where they are constants of one element, and on its device otherwise.
+        small: The inputs that arrive as int8 where they are constants of 4 bits, which torch has no type for.
     """
 
     def register(function: Function) -> Function:
@@ -85,6 +98,7 @@ def op(
             attributes=frozenset(named - {"outputs"}),
             known=frozenset(known),
             seen=frozenset(seen),
+            small=frozenset(small),
             is_variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
             takes_outputs="outputs" in named,
             since=since,

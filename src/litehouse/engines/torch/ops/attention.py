@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
 from litehouse.engines.torch.ops.common import from_zero
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
 UNBOUNDED = -1
@@ -38,7 +38,7 @@ class Mask:
         return added.masked_fill(~self.allowed, -math.inf)
 
 
-def _heads(x: Tensor, count: int) -> Tensor:
+def heads(x: Tensor, count: int) -> Tensor:
     """[batch, place, head and size] as [batch, head, place, size]."""
     return x.unflatten(-1, (count, -1)).transpose(1, 2)
 
@@ -66,7 +66,7 @@ def attention(
 ) -> tuple[Tensor | None, ...]:
     is_flat = q.ndim == 3
     if is_flat:
-        q, k, v = _heads(q, q_num_heads), _heads(k, kv_num_heads), _heads(v, kv_num_heads)
+        q, k, v = heads(q, q_num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
     past = 0
     if past_key is not None and past_value is not None:
         past = past_key.shape[2]
@@ -201,7 +201,7 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor, width: int, interleaved: int) 
     return found if rest is None else torch.cat([found, rest], -1)
 
 
-@op("RotaryEmbedding", domain="com.microsoft")
+@op("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding_of_runtime(
     x: Tensor,
     positions: Tensor,
@@ -233,7 +233,7 @@ def rotary_embedding_of_runtime(
     return found
 
 
-@op("MultiHeadAttention", domain="com.microsoft")
+@op("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(
     q: Tensor,
     k: Tensor | None = None,
@@ -257,17 +257,28 @@ def multi_head_attention(
     if bias is not None:
         sizes = [q.shape[-1], k.shape[-1], v.shape[-1]]
         q, k, v = (value + part for value, part in zip((q, k, v), bias.split(sizes), strict=True))
-    q = _heads(q, num_heads)
-    k, v = (_heads(value, num_heads) if value.ndim == 3 else value for value in (k, v))
+    q = heads(q, num_heads)
+    k, v = (heads(value, num_heads) if value.ndim == 3 else value for value in (k, v))
     past = 0
     if past_key is not None and past_value is not None:
         past = past_key.shape[2]
         k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
     added = attention_bias
     if padding is not None:
-        kind = q.dtype if abs(mask_filter_value) <= torch.finfo(q.dtype).max else torch.float32
-        filled = torch.zeros_like(padding, dtype=kind).masked_fill(padding == 0, mask_filter_value)[:, None, None]
+        filled = filled_mask(padding != 0, mask_filter_value, q.dtype)[:, None, None]
         added = filled if added is None else added + filled
-    masks = _masks(q, k, added, None, past=past, is_causal=bool(unidirectional), windows=(UNBOUNDED, UNBOUNDED))
-    found = _fused(q, k, v, masks, scale or None)
-    return found.transpose(1, 2).flatten(2), k, v
+    return attended(q, k, v, added, past=past, is_causal=bool(unidirectional), scale=scale), k, v
+
+
+def filled_mask(allowed: Tensor, value: float, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores: 0 where a key may be attended to, a value elsewhere."""
+    kind = dtype if abs(value) <= torch.finfo(dtype).max else torch.float32
+    return torch.zeros_like(allowed, dtype=kind).masked_fill(~allowed, value)
+
+
+def attended(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, *, past: int, is_causal: bool, scale: float | None
+) -> Tensor:
+    """Attention by heads, with something added to the scores, as [batch, place, head and size]."""
+    masks = _masks(q, k, added, None, past=past, is_causal=is_causal, windows=(UNBOUNDED, UNBOUNDED))
+    return _fused(q, k, v, masks, scale or None).transpose(1, 2).flatten(2)

@@ -11,10 +11,8 @@ from litehouse.engines.torch.ops.activation import swish
 from litehouse.engines.torch.ops.convolution import conv
 from litehouse.engines.torch.ops.matrix import gemm
 from litehouse.engines.torch.ops.normalization import layer_norm, rms_norm, scaled
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
-
-MICROSOFT = "com.microsoft"
 
 
 @op("Gelu", domain=MICROSOFT)

@@ -29,7 +29,7 @@ def _is_direct(axes: Sequence[Axis]) -> bool:
     return all(axis.begin == axis.end and 0 <= 2 * axis.begin <= axis.kernel for axis in axes)
 
 
-def _paddings(axes: Sequence[Axis]) -> list[tuple[int, int]]:
+def paddings(axes: Sequence[Axis]) -> list[tuple[int, int]]:
     """How much lies before and behind the image, so that the last windows have all of their elements."""
     return [(axis.begin, axis.end + axis.overhang) for axis in axes]
 
@@ -57,7 +57,7 @@ def max_pool(
         pooled = function(image, *sizes, [axis.begin for axis in axes], dilation, bool(ceil_mode), outputs > 1)
         offsets = [0] * len(axes)
     else:
-        image = padded(image, _paddings(axes), -math.inf)
+        image = padded(image, paddings(axes), -math.inf)
         pooled = function(image, *sizes, 0, dilation, False, outputs > 1)
         offsets = [axis.begin for axis in axes]
     if outputs == 1:
@@ -103,14 +103,14 @@ def average_pool(
         return _of_rank(AVERAGE, axes)(image, *sizes, bool(ceil_mode), bool(count_include_pad)).to(x.dtype)
     sums = _sums(wide(x), axes)
     for place, axis in enumerate(axes):
-        counts = _counts(axis, sums, is_pad_counted=bool(count_include_pad))
-        sums = sums / counts.reshape(-1, *([1] * (len(axes) - 1 - place)))
+        size = counts(axis, sums, is_pad_counted=bool(count_include_pad))
+        sums = sums / size.reshape(-1, *([1] * (len(axes) - 1 - place)))
     return sums.to(x.dtype)
 
 
 def _sums(x: Tensor, axes: Sequence[Axis]) -> Tensor:
     """The sum of each window; zeros are around the image."""
-    x = padded(x, _paddings(axes))
+    x = padded(x, paddings(axes))
     for place, axis in enumerate(axes):
         length = (axis.count - 1) * axis.stride + 1
         parts = [x.narrow(2 + place, start, length) for start in range(0, axis.extent, axis.dilation)]
@@ -121,7 +121,7 @@ def _sums(x: Tensor, axes: Sequence[Axis]) -> Tensor:
     return x
 
 
-def _counts(axis: Axis, like: Tensor, *, is_pad_counted: bool) -> Tensor:
+def counts(axis: Axis, like: Tensor, *, is_pad_counted: bool) -> Tensor:
     """How many elements of each window count: those of the image, and those of the padding if it counts."""
     first, last = (-axis.begin, axis.size + axis.end) if is_pad_counted else (0, axis.size)
     starts = torch.arange(axis.count, device=like.device) * axis.stride - axis.begin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,7 +50,7 @@ class Plan:
         return x if self.clip is None else x.clamp(-self.clip, self.clip)
 
 
-def _plan(
+def plan_of(
     defaults: Sequence[str],
     activations: list[str] | None,
     alpha: list[float] | None,
@@ -100,6 +100,10 @@ class Run:
         for time in reversed(times) if self.is_reversed and self.order is None else times:
             yield time, self.inputs[time]
 
+    def added(self, given: Tensor, h: Tensor) -> Tensor:
+        """What a step adds to the gates, with what the state does."""
+        return torch.addmm(given, h, self.weight)
+
     def kept(self, time: int, new: Tensor, old: Tensor) -> Tensor:
         """A new state, or the old one for a sequence that has ended."""
         return new if self.is_on is None else torch.where(self.is_on[time], new, old)
@@ -138,7 +142,7 @@ def _runs(
         yield Run(inputs, r[place].t(), is_on, own, is_reversed)
 
 
-def _biases(b: Tensor | None, count: int) -> list[Tensor | None]:
+def summed_biases(b: Tensor | None, count: int) -> list[Tensor | None]:
     """Those of inputs and of states added up, for each direction."""
     if b is None:
         return [None] * count
@@ -146,7 +150,7 @@ def _biases(b: Tensor | None, count: int) -> list[Tensor | None]:
     return list((inputs + states).unbind(0))
 
 
-def _start(given: Tensor | None, plan: Plan, x: Tensor, size: int) -> list[Tensor]:
+def first_states(given: Tensor | None, plan: Plan, x: Tensor, size: int) -> list[Tensor]:
     """The first states of each direction, (batch, size)."""
     if given is None:
         return [x.new_zeros(x.shape[1], size)] * len(plan.directions)
@@ -182,19 +186,28 @@ def lstm(
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
     names = ["Sigmoid", "Tanh", "Tanh"]
-    plan = _plan(names, activations, activation_alpha, activation_beta, clip, direction, layout)
+    plan = plan_of(names, activations, activation_alpha, activation_beta, clip, direction, layout)
     x, size = x.transpose(0, 1) if layout else x, hidden_size or r.shape[2]
-    starts = zip(_start(initial_h, plan, x, size), _start(initial_c, plan, x, size), strict=True)
+    runs = _runs(plan, x, w, r, summed_biases(b, w.shape[0]), lengths)
+    starts = first_states(initial_h, plan, x, size), first_states(initial_c, plan, x, size)
+    return run_lstm(plan, runs, starts, p, is_coupled=bool(input_forget))
+
+
+def run_lstm(
+    plan: Plan,
+    runs: Iterable[Run],
+    starts: tuple[list[Tensor], list[Tensor]],
+    p: Tensor | None,
+    *,
+    is_coupled: bool,
+) -> tuple[Tensor, ...]:
+    """The outputs and the last states of all directions, from their runs and first states."""
     all_outputs, all_h, all_c = [], [], []
-    for place, (run, (h, c)) in enumerate(
-        zip(_runs(plan, x, w, r, _biases(b, w.shape[0]), lengths), starts, strict=True)
-    ):
-        peep = None if p is None else p[place].reshape(3, size)
+    for place, (run, h, c) in enumerate(zip(runs, *starts, strict=True)):
+        peep = None if p is None else p[place].reshape(3, -1)
         outputs = {}
         for time, given in run.steps():
-            new_h, new_c = _lstm_cell(
-                plan, place, torch.addmm(given, h, run.weight), c, peep, is_coupled=bool(input_forget)
-            )
+            new_h, new_c = _lstm_cell(plan, place, run.added(given, h), c, peep, is_coupled=is_coupled)
             h, c = run.kept(time, new_h, h), run.kept(time, new_c, c)
             outputs[time] = h
         all_outputs.append(run.stacked(outputs))
@@ -239,11 +252,11 @@ def gru(
     layout: int = 0,
     linear_before_reset: int = 0,
 ) -> tuple[Tensor, ...]:
-    plan = _plan(["Sigmoid", "Tanh"], activations, activation_alpha, activation_beta, clip, direction, layout)
+    plan = plan_of(["Sigmoid", "Tanh"], activations, activation_alpha, activation_beta, clip, direction, layout)
     x, size = x.transpose(0, 1) if layout else x, hidden_size or r.shape[2]
     biases, inner = _gru_biases(b, w.shape[0], size, is_inside=bool(linear_before_reset))
     all_outputs, all_h = [], []
-    runs = zip(_runs(plan, x, w, r, biases, lengths), _start(initial_h, plan, x, size), strict=True)
+    runs = zip(_runs(plan, x, w, r, biases, lengths), first_states(initial_h, plan, x, size), strict=True)
     for place, (run, h) in enumerate(runs):
         outputs = {}
         for time, given in run.steps():
@@ -262,7 +275,7 @@ def _gru_biases(
 ) -> tuple[list[Tensor | None], list[Tensor | None]]:
     """What is added before all steps, and what to the states' part of the last gate inside of the reset."""
     if b is None or not is_inside:
-        return _biases(b, count), [None] * count
+        return summed_biases(b, count), [None] * count
     inputs, states = b.chunk(2, 1)
     outside = torch.cat([inputs[:, : 2 * size] + states[:, : 2 * size], inputs[:, 2 * size :]], 1)
     return list(outside.unbind(0)), list(states[:, 2 * size :].unbind(0))
@@ -305,15 +318,17 @@ def rnn(
     hidden_size: int | None = None,
     layout: int = 0,
 ) -> tuple[Tensor, ...]:
-    plan = _plan(["Tanh"], activations, activation_alpha, activation_beta, clip, direction, layout)
+    plan = plan_of(["Tanh"], activations, activation_alpha, activation_beta, clip, direction, layout)
     x, size = x.transpose(0, 1) if layout else x, hidden_size or r.shape[2]
     all_outputs, all_h = [], []
-    runs = zip(_runs(plan, x, w, r, _biases(b, w.shape[0]), lengths), _start(initial_h, plan, x, size), strict=True)
+    runs = zip(
+        _runs(plan, x, w, r, summed_biases(b, w.shape[0]), lengths), first_states(initial_h, plan, x, size), strict=True
+    )
     for place, (run, h) in enumerate(runs):
         (f,) = plan.activations[place]
         outputs = {}
         for time, given in run.steps():
-            new = f(plan.clipped(torch.addmm(given, h, run.weight)))
+            new = f(plan.clipped(run.added(given, h)))
             h = outputs[time] = run.kept(time, new, h)
         all_outputs.append(run.stacked(outputs))
         all_h.append(run.end(h))
