@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 Function = Callable[..., Any]
+MICROSOFT = "com.microsoft"
+"""The domain of ONNX Runtime's own ops."""
 
 
 class LackingError(Exception):
