@@ -238,7 +238,7 @@ class _Lowering:
             return True
         known = [self._constants[slot] for slot in step.inputs if slot != NONE]
         if step.op == "Range":
-            start, limit, delta = (float(value) for value in known)
+            start, limit, delta = (*map(float, known), 1.0)[:3]  # ONNX Runtime's own may leave out the last
             return delta != 0 and (limit - start) / delta <= MAX_FOLDED
         size = float(np.prod(known[-1].double().numpy())) if known else 0.0
         if step.op == "Tile":
