@@ -34,15 +34,34 @@ LONG = {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT32, ir.DataType.UI
 WHOLE = {*LONG, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16}
 SIZES = {"Shape", "Size"}
 MOVING = {"Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-BIASED, BIAS = {"Conv", "ConvTranspose", "Gemm", "Linear"}, 2  # which operand it is
-TABLES = {"Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
+BIASED, BIAS = (
+    {"Conv", "ConvTranspose", "FusedConv", "FusedGemm", "Gemm", "Linear", "NhwcConv", "NhwcFusedConv"},
+    2,
+)  # which operand it is
+TABLES = {"EmbedLayerNormalization", "Gather", "GatherElements", "GatherND"}  # of weights, as an embedding is
+# The same of ONNX Runtime's own.
+PRODUCTS |= {
+    *("FusedConv", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "GemmFastGelu", "GroupQueryAttention"),
+    *("NhwcConv", "NhwcFusedConv", "TransposeMatMul"),
+}
+FOLLOWING |= {
+    *("BiasAdd", "BiasGelu", "BiasSoftmax", "BiasSplitGelu", "BranchwiseRMSNorm", "EmbedLayerNormalization"),
+    *("ExpandDims", "FastGelu", "GatedAdd", "GatedRMSNorm", "GroupNorm", "MRotaryEmbedding", "RotaryEmbedding"),
+    *("ScaledSiLU", "SimplifiedLayerNormalization", "SkipGroupNorm", "SkipLayerNormalization"),
+    *("SkipSimplifiedLayerNormalization", "UnfoldTensor"),
+}
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
 BOUNDS = {"Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Pad"}
-MASKED = {"Add", "Attention", "MultiHeadAttention", "Sub", "Where"}
+ATTENTIONS = {"Attention", "BiasSoftmax", "GroupQueryAttention", "MultiHeadAttention"}
+MASKED = {*ATTENTIONS, "Add", "Sub", "Where"}
 SUMS, CELLS = {"Add", "Sub", "Sum"}, 16  # how many whole or half numbers make a constant a grid
 OLD_CLIP = 11  # the first version of ONNX whose Clip takes its bounds as operands
-KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
+KEPT = {
+    "Resize": {1, 2},
+    "GridSample": {1},
+    "GroupQueryAttention": {12, 13},
+}  # operands that are of 32 bits whatever the others are
 
 
 class HalvePass(ir.passes.InPlacePass):
@@ -235,7 +254,7 @@ def _can_hold(node: ir.Node, place: int) -> bool:
         most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if most <= LARGEST:
         return most == 0 or most >= SMALLEST or _is_bias(node, place)
-    if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
+    if node.op_type in ATTENTIONS or node.op_type in BOUNDS:
         return True
     return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None
 
