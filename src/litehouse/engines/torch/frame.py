@@ -46,6 +46,7 @@ class Step:
         attributes: Its attributes, for those ops.
         fallback: Runs it elsewhere.
         is_lacking: Whether that must be.
+        takes_place: Whether the function is told the device, as `place`.
     """
 
     op: str
@@ -62,6 +63,7 @@ class Step:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     frees: tuple[int, ...] = ()
     is_lacking: bool = False
+    takes_place: bool = False
 
     def run(self, frame: Frame) -> None:
         """Compute the outputs, into the frame."""
@@ -94,7 +96,7 @@ class Step:
         if not self.is_lacking and self.function is not None:
             arguments = [self._argument(frame, place) for place in range(len(self.inputs))]
             try:
-                results = _widened(self, arguments)
+                results = _widened(self, arguments, **({"place": frame.place} if self.takes_place else {}))
             except LackingError:
                 pass
             except (NotImplementedError, RuntimeError) as error:
@@ -132,14 +134,14 @@ class Step:
         return f"{self.op} (node {self.name})" if self.name else self.op
 
 
-def _widened(step: Step, arguments: list[Any]) -> Any:
+def _widened(step: Step, arguments: list[Any], **named: Any) -> Any:
     """What the function gives; numbers without a sign are computed in a wider type, and come back as they were."""
     assert step.function is not None
     kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
     if _has_text(arguments):
         raise LackingError("text")
     if not kinds or step.op in BITS:
-        return step.function(*arguments)
+        return step.function(*arguments, **named)
     if len(kinds) > 1 or (torch.uint64 in kinds and (step.op not in SIGNLESS or _compares(step))):
         raise LackingError("numbers of 64 bits without a sign")
     (kind,) = kinds

@@ -211,6 +211,7 @@ class _Lowering:
             fallback=Fallback(node, self._versions, self._path, self._threads),
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
+            takes_place=fitting is not None and fitting.takes_place,
         )
 
     def _knows(self, fitting: Op, place: int, inputs: tuple[int, ...]) -> bool:

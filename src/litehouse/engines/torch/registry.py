@@ -28,6 +28,7 @@ class Op:
         seen: The inputs that it gets so where they are single constants.
         is_variadic: Whether it takes any number of inputs.
         takes_outputs: Whether it is told how many outputs are wanted, as `outputs`.
+        takes_place: Whether it is told the device, as `place`: where it has no inputs, nothing else tells it.
         since: The first version of its domain that it serves.
     """
 
@@ -38,6 +39,7 @@ class Op:
     seen: frozenset[str]
     is_variadic: bool
     takes_outputs: bool
+    takes_place: bool
     since: int
 
     def knows(self, place: int) -> bool:
@@ -84,11 +86,12 @@ def op(
         made = Op(
             function=function,
             parameters=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
-            attributes=frozenset(named - {"outputs"}),
+            attributes=frozenset(named - {"outputs", "place"}),
             known=frozenset(known),
             seen=frozenset(seen),
             is_variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
             takes_outputs="outputs" in named,
+            takes_place="place" in named,
             since=since,
         )
         for name in names:
