@@ -57,12 +57,18 @@ def test_sums_with_biases() -> None:
 @pytest.mark.parametrize("axis", [1, 2, 3, -1])
 def test_bias_before_softmax(axis: int) -> None:
     x = numbers(2, 3, 4, 5)
-    for is_inner, bias in ((1, numbers(2, 1, 1, 5, seed=1)), (0, numbers(4, 5, seed=2)), (0, numbers(1, 1, 4, 5))):
+    axes = tuple(range(axis % 4, 4))
+    alone = [size if place in axes else 1 for place, size in enumerate(x.shape)][1:]  # of the axes of the sum
+    for is_inner, sizes in ((1, [2, *alone]), (0, [1, *alone]), (0, alone), (0, [3, 4, 5])):
+        bias = numbers(*sizes, seed=1)
         scores = np.exp(x + bias)
-        along = tuple(range(axis % 4, 4))
-        expected = scores / scores.sum(along, keepdims=True)
+        expected = scores / scores.sum(axes, keepdims=True)
         gives("BiasSoftmax", [x, bias], expected, axis=axis, is_inner_broadcast=is_inner)
-    is_refused("BiasSoftmax", [x, numbers(4, 5)], axis=axis, is_inner_broadcast=1)
+
+
+@pytest.mark.parametrize(("sizes", "is_inner"), [((3, 4, 5), 1), ((2, 1, 4, 5), 0), ((4, 1), 0)])
+def test_bias_that_is_spread_over_other_axes(sizes: tuple[int, ...], is_inner: int) -> None:
+    is_refused("BiasSoftmax", [numbers(2, 3, 4, 5), numbers(*sizes)], axis=3, is_inner_broadcast=is_inner)
 
 
 def test_products_with_activations() -> None:
@@ -133,6 +139,11 @@ def test_convolutions_with_channels_last(group: int) -> None:
     total = np.ascontiguousarray(np.moveaxis(np.maximum(plain + more, 0), 1, -1))
     inputs = [last, weight, bias, np.ascontiguousarray(np.moveaxis(more, 1, -1))]
     gives("NhwcFusedConv", inputs, total, activation="Relu", tolerance=1e-4, **options)
+
+
+def test_skips_of_other_axes() -> None:
+    inputs = [numbers(2, 4, 3, 4), numbers(4), numbers(4), numbers(2, 1, 1, 4)]
+    is_refused("SkipGroupNorm", inputs, groups=2, activation=0, channels_last=0)
 
 
 def test_convolutions_whose_weights_could_be_either() -> None:

@@ -156,5 +156,16 @@ def test_places_that_are_not_there() -> None:
         on_torch(inputs)
 
 
+@pytest.mark.parametrize("more", [[None] * 7 + [numbers(SIZE)], [None] * 8 + [numbers(SIZE)]])
+def test_norms_of_one_alone_are_refused(more: Inputs) -> None:
+    with pytest.raises(EngineError, match="GroupQueryAttention"):
+        on_torch(MANY + more)
+
+
+def test_rotation_by_nothing_is_refused() -> None:
+    with pytest.raises(EngineError, match="GroupQueryAttention"):
+        on_torch(MANY, do_rotary=1)
+
+
 def test_scores_are_left_to_onnx_runtime() -> None:
     agrees("GroupQueryAttention", MANY, lacks=True, qk_output=1, **SINGLE | {"dtypes": ["float32"] * 4, "outputs": 4})

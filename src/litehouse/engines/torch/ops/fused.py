@@ -59,8 +59,13 @@ def bias_split_gelu(x: Tensor, bias: Tensor) -> Tensor:
 
 @op("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(x: Tensor, bias: Tensor, *, axis: int = 1, is_inner_broadcast: int) -> Tensor:
-    if is_inner_broadcast and bias.ndim != x.ndim:
-        raise LackingError("BiasSoftmax with a bias of fewer axes")
+    axis = axis % x.ndim
+    sizes = [1] * (x.ndim - bias.ndim) + list(bias.shape)
+    lacks = [place for place, size in enumerate(sizes) if size != x.shape[place]]  # the axes that it is spread over
+    if lacks:
+        spread = sizes[lacks[0] : axis] if is_inner_broadcast else sizes[: lacks[-1] + 1]
+        if lacks[-1] >= axis or set(spread) != {1}:
+            raise LackingError("BiasSoftmax whose bias is spread over other axes")
     return torch.softmax((x + bias).flatten(axis), -1).reshape(x.shape)
 
 

@@ -129,6 +129,8 @@ def skip_group_norm(
     groups: int,
 ) -> tuple[Tensor, Tensor]:
     channels = -1 if channels_last else 1
+    if skip.ndim != 2 and skip.shape != x.shape and not channels_last:
+        raise LackingError("SkipGroupNorm with a skip of other axes")
     if skip.ndim == 2:
         skip = skip[:, None, None] if channels_last else skip[:, :, None, None]
     total = x + skip

@@ -57,10 +57,14 @@ def group_query_attention(
         size = q.shape[-1] // (num_heads + 2 * kv_num_heads)
         q, k, v = q.split([num_heads * size, kv_num_heads * size, kv_num_heads * size], -1)
     q, k, v = heads(q, num_heads), heads(k, kv_num_heads), heads(v, kv_num_heads)
-    if q_norm is not None and k_norm is not None:
+    if (q_norm is None) != (k_norm is None):
+        raise LackingError("GroupQueryAttention with the norm of queries or of keys alone")
+    if q_norm is not None:
         q, k = rms_norm(q, q_norm, epsilon=qk_norm_epsilon), rms_norm(k, k_norm, epsilon=qk_norm_epsilon)
     places = _Places(q, k, past_key, lasts, int(total))
-    if do_rotary and cos is not None and sin is not None:
+    if do_rotary:
+        if cos is None or sin is None:
+            raise LackingError("GroupQueryAttention that rotates by nothing")
         cos, sin = (value.unsqueeze(1) for value in places.turns(cos, sin, positions))
         q = rotated(q, cos, sin, 2 * cos.shape[-1], rotary_interleaved)
         k = rotated(k, cos, sin, 2 * cos.shape[-1], rotary_interleaved) if k.shape[2] else k

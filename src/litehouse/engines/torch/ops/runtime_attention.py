@@ -27,16 +27,18 @@ def attention_with_weights(
     qkv_hidden_sizes: list[int] | None = None,
     scale: float = 0.0,
     unidirectional: int = 0,
-) -> tuple[Tensor, Tensor]:
-    if do_rotary or past_present_share_buffer:
-        raise LackingError("Attention that rotates, or that shares the memory of its cache")
+    outputs: int = 1,
+) -> tuple[Tensor, ...]:
+    is_joined = qkv_hidden_sizes is None or qkv_hidden_sizes[1] == qkv_hidden_sizes[2]
+    if do_rotary or past_present_share_buffer or (outputs > 1 and not is_joined):
+        raise LackingError("Attention that rotates, that shares the memory of its cache, or has one of several sizes")
     product = x @ weights if bias is None else linear(x, weights, bias)
     q, k, v = (heads(part, num_heads) for part in product.split(qkv_hidden_sizes or weights.shape[1] // 3, -1))
     if past is not None:
         k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
     added = _added(q, k, padding, attention_bias, mask_filter_value)
     found = _attended(q, k, v, added, scale, is_causal=bool(unidirectional))
-    return found, torch.stack([k, v]) if k.shape == v.shape else k
+    return (found, torch.stack([k, v])) if outputs > 1 else (found,)
 
 
 def _added(q: Tensor, k: Tensor, padding: Tensor | None, attention_bias: Tensor | None, masked: float) -> Tensor | None:
