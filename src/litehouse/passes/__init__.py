@@ -30,9 +30,9 @@ from litehouse.passes.pad_channels import PadChannelsPass
 from litehouse.passes.pool_images import PoolImagesPass
 from litehouse.passes.pool_in_steps import PoolInStepsPass
 from litehouse.passes.rows import RowsPass
-from litehouse.passes.runtime_types import RuntimeTypesPass
 from litehouse.passes.sink_transposes import SinkTransposesPass
 from litehouse.passes.spread_gates import SpreadGatesPass
+from litehouse.passes.tell_types import TellTypesPass
 from litehouse.passes.winograd import WinogradPass
 from litehouse.passes.write_clips import WriteClipsPass
 
@@ -105,7 +105,7 @@ def prepare(model: Model) -> Model:
 
 def halve(graph: ir.Model) -> None:
     """Let a graph compute in half precision where that is as good, in place."""
-    ir.passes.Sequential(FoldShapesPass(), RuntimeTypesPass(), HalvePass(), common.RemoveUnusedNodesPass())(graph)
+    ir.passes.Sequential(FoldShapesPass(), TellTypesPass(), HalvePass(), common.RemoveUnusedNodesPass())(graph)
 
 
 def speed_up(graph: ir.Model, engine: str) -> bool:

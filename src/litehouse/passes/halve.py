@@ -12,9 +12,7 @@ LARGEST = float(np.finfo(np.float16).max)
 SMALLEST = float(np.finfo(np.float16).smallest_normal)  # with all digits
 HIDING = LARGEST / 2  # as a mask: what it is added to does not make it infinite
 # What gains most, and what always adds up in 32 bits inside.
-PRODUCTS = {
-    *("Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MatMulNBits", "MultiHeadAttention"),
-}
+PRODUCTS = {"Attention", "Conv", "ConvTranspose", "Einsum", "Gemm", "Linear", "MatMul", "MultiHeadAttention"}
 # What is as good in 16 bits where its operands are: it moves numbers, or changes each of them a little. Sums and norms
 # among these add up in 32 bits inside.
 FOLLOWING = {
@@ -36,15 +34,34 @@ LONG = {ir.DataType.INT32, ir.DataType.INT64, ir.DataType.UINT32, ir.DataType.UI
 WHOLE = {*LONG, ir.DataType.INT8, ir.DataType.INT16, ir.DataType.UINT8, ir.DataType.UINT16}
 SIZES = {"Shape", "Size"}
 MOVING = {"Concat", "Expand", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Tile", "Transpose", "Unsqueeze"}
-BIASES = {"Conv": 2, "ConvTranspose": 2, "Gemm": 2, "Linear": 2, "MatMulNBits": 5}  # which operand it is
-TABLES = {"Gather", "GatherBlockQuantized", "GatherElements", "GatherND"}  # of weights, as an embedding is
+# Of operands, the one that is added to what the others give.
+BIASES = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "FusedConv", "FusedGemm", "Gemm", "Linear"), 2),
+    **dict.fromkeys(("NhwcConv", "NhwcFusedConv"), 2),
+    "MatMulNBits": 5,
+}
+# Of weights, as embeddings are.
+TABLES = {"EmbedLayerNormalization", "Gather", "GatherBlockQuantized", "GatherElements", "GatherND"}
+# The same of ONNX Runtime's own.
+PRODUCTS |= {
+    *("FusedConv", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "GemmFastGelu", "GroupQueryAttention"),
+    *("MatMulNBits", "NhwcConv", "NhwcFusedConv", "TransposeMatMul"),
+}
+FOLLOWING |= {
+    *("BiasAdd", "BiasGelu", "BiasSoftmax", "BiasSplitGelu", "BranchwiseRMSNorm", "EmbedLayerNormalization"),
+    *("ExpandDims", "FastGelu", "GatedAdd", "GatedRMSNorm", "GroupNorm", "MRotaryEmbedding", "RotaryEmbedding"),
+    *("ScaledSiLU", "SimplifiedLayerNormalization", "SkipGroupNorm", "SkipLayerNormalization"),
+    *("SkipSimplifiedLayerNormalization", "UnfoldTensor"),
+}
 DOMAINS = ("", "com.microsoft", "litehouse.torch")
 NORMS = {"BatchNormalization", "LayerNormalization", "RMSNormalization"}  # what else they give is of 32 bits
 BOUNDS = {"Clip", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Max", "Min", "Pad"}
-MASKED = {"Add", "Attention", "MultiHeadAttention", "Sub", "Where"}
+ATTENTIONS = {"Attention", "BiasSoftmax", "GroupQueryAttention", "MultiHeadAttention"}
+MASKED = {*ATTENTIONS, "Add", "Sub", "Where"}
 SUMS, CELLS = {"Add", "Sub", "Sum"}, 16  # how many whole or half numbers make a constant a grid
 OLD_CLIP = 11  # the first version of ONNX whose Clip takes its bounds as operands
-KEPT = {"Resize": {1, 2}, "GridSample": {1}}  # operands that are of 32 bits whatever the others are
+# Operands that are of 32 bits whatever the others are.
+KEPT = {"GridSample": {1}, "GroupQueryAttention": {12, 13}, "Resize": {1, 2}}
 
 
 class HalvePass(ir.passes.InPlacePass):
@@ -237,7 +254,7 @@ def _can_hold(node: ir.Node, place: int) -> bool:
         most = float(np.abs(array[np.isfinite(array)]).max(initial=0.0))
     if most <= LARGEST:
         return most == 0 or most >= SMALLEST or _is_bias(node, place)
-    if node.op_type in ("Attention", "MultiHeadAttention") or node.op_type in BOUNDS:
+    if node.op_type in ATTENTIONS or node.op_type in BOUNDS:
         return True
     return node.op_type in MASKED and only_user(node.outputs[0], "Softmax") is not None
 

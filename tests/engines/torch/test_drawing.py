@@ -1,5 +1,6 @@
 """Numbers that are drawn: each run draws anew, from what the op says."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,61 @@ def test_each_run_draws_anew(op: str, attributes: dict[str, Any], mean: float, d
         assert abs(found.std() - deviation) < 0.02 * deviation
     assert not np.array_equal(draws[0], draws[1])
     assert not np.array_equal(draws[1], draws[2])
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "mean", "deviation"),
+    [
+        ("RandomUniform", {}, 0.5, 12**-0.5),
+        ("RandomUniform", {"low": -3.0, "high": 1.0, "dtype": 11}, -1.0, 4 * 12**-0.5),
+        ("RandomNormal", {}, 0.0, 1.0),
+        ("RandomNormal", {"mean": 2.0, "scale": 0.5, "dtype": 10}, 2.0, 0.5),
+    ],
+)
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_drawn_from_nothing(
+    op: str, attributes: dict[str, Any], mean: float, deviation: float, device: str, rehearsed_gpu: None
+) -> None:
+    """On the device: what the CPU draws would be the same in each run of a captured graph."""
+    model = one_op(op, {}, opset=15, shape=[4, COUNT // 4], **attributes)
+    program = TorchEngine().compile(read(model), Options(engine="torch", device=device, cache=False))
+    runner = program.bind()
+    draws = [runner.run([])[0].astype(np.float64) for _ in range(4)]
+    assert not program.lacking
+    for found in draws:
+        assert found.shape == (4, COUNT // 4)
+        assert abs(found.mean() - mean) < 6 * deviation / COUNT**0.5
+        assert abs(found.std() - deviation) < 0.02 * deviation
+    assert not any(np.array_equal(*pair) for pair in itertools.pairwise(draws))
+
+
+@pytest.mark.parametrize("dtype", [6, 7])
+def test_drawn_by_chances(dtype: int) -> None:
+    """Chances are logarithms, and need not be of one in sum; what has none never comes."""
+    chances = np.array([[0.1, 0.0, 0.6, 0.3], [0.0, 0.5, 0.5, 0.0]])
+    with np.errstate(divide="ignore"):
+        x = (np.log(chances) + 3).astype(np.float32)
+    model = one_op("Multinomial", {"x": x}, opset=15, sample_size=COUNT, dtype=dtype)
+    program = TorchEngine().compile(read(model), Options(engine="torch", cache=False))
+    runner = program.bind()
+    draws = [runner.run([x])[0] for _ in range(3)]
+    assert not program.lacking
+    for found in draws:
+        assert found.dtype == {6: np.int32, 7: np.int64}[dtype]
+        counts = np.stack([np.bincount(row, minlength=4) for row in found]) / COUNT
+        np.testing.assert_allclose(counts, chances, atol=0.015)
+        assert not counts[chances == 0].any()
+    assert not np.array_equal(draws[0], draws[1])
+
+
+@pytest.mark.parametrize("op", ["RandomNormal", "RandomUniform"])
+def test_seed_of_what_is_drawn_from_nothing(op: str) -> None:
+    """ONNX Runtime gives the same from it in each session."""
+    model = one_op(op, {}, opset=15, shape=[8], seed=3.0)
+    programs = [TorchEngine().compile(read(model), Options(engine="torch", cache=False)) for _ in range(2)]
+    one, two = (program.bind().run([])[0] for program in programs)
+    assert programs[0].lacking
+    np.testing.assert_array_equal(one, two)
 
 
 def test_seed_is_left_to_onnx_runtime() -> None:

@@ -1,5 +1,6 @@
 """Ops ask for no numbers that a device computes, and leave their results there: on a device that has no numbers."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from engines.torch.onnx_cases import all_cases, array_of
 from litehouse.engines.torch.frame import WIDER
 from litehouse.engines.torch.ops.pooling import max_roi_pool
 from litehouse.engines.torch.ops.sampling import roi_align
-from litehouse.engines.torch.registry import LackingError, find_op
+from litehouse.engines.torch.registry import LackingError, Op, find_op
 from litehouse.engines.torch.values import as_tensor
 
 # Ops that give what is known on the CPU.
@@ -62,15 +63,19 @@ def test_case(name: str) -> None:
     node, version = _node(case)
     found = find_op(node.domain, node.op_type, version)
     assert found is not None
-    inputs = _inputs(case)
     extra = {"outputs": len(node.output)} if found.takes_outputs else {}
-    far = [value if value is None or found.knows(place) else value.to("meta") for place, value in enumerate(inputs)]
     try:
-        near = found.function(*inputs, **_attributes(node), **extra)
+        check(found, _inputs(case), **_attributes(node), **extra)
     except (LackingError, NotImplementedError) as error:
         pytest.skip(f"torch lacks it: {error}")
+
+
+def check(found: Op, inputs: list[Any], **options: Any) -> None:
+    """Compute an op with numbers, and on the device that has none."""
+    far = [value if value is None or found.knows(place) else value.to("meta") for place, value in enumerate(inputs)]
+    near = found.function(*inputs, **options)
     with Apart():
-        results = found.function(*far, **_attributes(node), **extra)
+        results = found.function(*far, **options)
     for expected, actual in zip(_tensors(near), _tensors(results), strict=True):
         assert actual.device.type == "meta"
         assert (actual.shape, actual.dtype) == (expected.shape, expected.dtype)
@@ -87,3 +92,62 @@ def test_regions_with_any_number_of_samples() -> None:
     x, rois, images = (torch.empty(shape, device="meta") for shape in ((2, 3, 9, 8), (5, 4), (5,)))
     assert roi_align(x, rois, images, output_height=2, output_width=3).shape == (5, 3, 2, 3)
     assert max_roi_pool(x, torch.empty(5, 5, device="meta"), pooled_shape=[2, 3]).shape == (5, 3, 2, 3)
+
+
+def floats(*sizes: int) -> torch.Tensor:
+    return torch.linspace(0.1, 1, math.prod(sizes)).reshape(sizes)
+
+
+def ints(*numbers: int) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.int32)
+
+
+PARTS = [floats(2, 3, 64), floats(2, 3, 32), floats(2, 3, 32)]
+TOKENS = [each[:, :1] for each in PARTS]
+TURNS = [floats(9, 8), floats(9, 8)]
+OLD = [floats(2, 2, 6, 16), floats(2, 2, 6, 16)]
+SHARED = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+X, WEIGHT = floats(2, 3, 8), floats(8, 24)
+SINGLE = [None, None, None]
+GATES = {"activation": 1, "groups": 2}
+RUNTIME: list[tuple[str, list[Any], dict[str, Any]]] = [
+    ("Attention", [X, WEIGHT, floats(24), ints(3, 2), floats(2, 2, 2, 4, 4)], {"num_heads": 2, "unidirectional": 1}),
+    ("Attention", [X, WEIGHT, None, ints(3, 2, 0, 1)], {"num_heads": 2}),
+    ("BiasSoftmax", [X, floats(3, 8)], {"axis": 2, "is_inner_broadcast": 0}),
+    ("BranchwiseRMSNorm", [X, floats(8)], {"num_branches": 2}),
+    ("ComplexMulConj", [floats(3, 2), floats(2, 3, 2)], {}),
+    ("CropAndResize", [floats(2, 3, 4, 5), floats(3, 4), ints(0, 1, 1), ints(2, 3)], {}),
+    ("CropAndResize", [floats(2, 3, 4, 5), floats(3, 4), ints(0, 1, 1), ints(1, 3)], {"mode": "nearest"}),
+    ("DecoderMaskedMultiHeadAttention", [X[:, :1]] * 3 + SINGLE[:2] + [floats(2, 2, 5, 4)] * 2 + [ints(3)], {}),
+    ("EmbedLayerNormalization", [ints(1, 2).reshape(1, 2), None, X[0], X[1], None, X[0, 0], X[0, 0]], {}),
+    ("GatedRMSNorm", [X, floats(4), X], {}),
+    ("GatedRelativePositionBias", [X, floats(8), floats(1, 2, 3, 3), floats(4, 8), floats(8), X[:1, :2, :1, None]], {}),
+    ("GroupNorm", [floats(2, 3, 4, 8), floats(8), floats(8)], GATES),
+    ("GroupQueryAttention", [*PARTS, None, None, ints(2, 1), ints(3), *TURNS], SHARED),
+    ("GroupQueryAttention", [*TOKENS, *OLD, ints(6, 3), ints(7), *TURNS], SHARED),
+    ("GroupQueryAttention", [*TOKENS, *OLD, ints(6, 3), ints(7), *TURNS, None, None, floats(4)], SHARED),
+    ("GroupQueryAttention", [*PARTS, *OLD, ints(6, 7), ints(8), *TURNS], SHARED | {"softcap": 2.0}),
+    ("GroupQueryAttention", [TOKENS[0], PARTS[1][:, :0], PARTS[2][:, :0], *OLD, ints(5, 3), ints(6), *TURNS], SHARED),
+    ("Irfft", [floats(3, 5, 2)], {"signal_ndim": 1}),
+    ("Inverse", [torch.eye(3)], {}),
+    ("LinearAttention", [X, X, X, None, X[..., :2], X[..., :2]], {"q_num_heads": 2, "kv_num_heads": 2}),
+    ("LinearAttention", [X, X, X, None, X], {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "gated"}),
+    ("MRotaryEmbedding", [floats(2, 2, 3, 16), torch.ones(3, 2, 3).long(), *TURNS], {"mrope_section": [4, 2, 2]}),
+    ("MoE", [X, floats(6, 4), floats(4, 5, 8), floats(4, 5), floats(4, 8, 5)], {"k": 2}),
+    ("MoE", [X[0, :1], floats(1, 4), floats(4, 5, 8), floats(4, 5), floats(4, 8, 5)], {"k": 2}),
+    ("MultiHeadAttention", [floats(2, 3, 2, 3, 4), None, None, None, ints(3, 2)], {"num_heads": 2}),
+    ("NhwcConv", [floats(2, 5, 5, 4), floats(3, 3, 3, 4)], {}),
+    ("RelativePositionBias", [floats(8, 2), torch.tensor([5]), torch.tensor([5])], {"max_distance": 9}),
+    ("Rfft", [X], {}),
+    ("ScaledSiLU", [X, torch.tensor(2.0)], {}),
+    ("SkipGroupNorm", [floats(2, 3, 4, 8), floats(8), floats(8), floats(2, 8), floats(8)], GATES),
+]
+
+
+@pytest.mark.parametrize("place", range(len(RUNTIME)), ids=[f"{place} {row[0]}" for place, row in enumerate(RUNTIME)])
+def test_op_of_onnx_runtime(place: int) -> None:
+    op, inputs, attributes = RUNTIME[place]
+    found = find_op("com.microsoft", op, 1)
+    assert found is not None
+    needed = {"num_heads": 2, "past_present_share_buffer": 1} if "Decoder" in op or "Gated" in op else {}
+    check(found, inputs, **{name: value for name, value in needed.items() if name in found.attributes}, **attributes)

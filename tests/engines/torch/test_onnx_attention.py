@@ -6,9 +6,9 @@ import torch
 from engines.torch.onnx_cases import cases_about, run_case
 
 from conftest import REAL_GPU
-from litehouse.engines.torch.ops import attention
+from litehouse.engines.torch.ops import attention, runtime_attention
 
-OPS = ("Attention", "RotaryEmbedding")
+OPS = ("Attention", "LinearAttention", "RotaryEmbedding")
 
 
 @pytest.mark.parametrize("name", cases_about(*OPS))
@@ -51,5 +51,5 @@ def test_hidden_by_numbers_that_are_too_large_for_the_scores(more: dict[str, int
 def test_padding_that_is_hidden_by_a_number_too_large_for_the_heads() -> None:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(1, 3, 8)).astype(np.float16))
     hide = {"num_heads": 1, "mask_filter_value": float(np.finfo("f").min)}
-    found = attention.multi_head_attention(x, x, x, None, torch.tensor([[0, 1, 0]]), **hide)[0]
+    found = runtime_attention.multi_head_attention(x, x, x, None, torch.tensor([[0, 1, 0]]), **hide)[0]
     np.testing.assert_array_equal(found[0], x[0, [1, 1, 1]])

@@ -18,7 +18,6 @@ from onnx import helper
 
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces
-from litehouse.engines.torch.captures import Work
 from litehouse.engines.torch.engine import TorchEngine
 from onnx_models import model
 
@@ -31,20 +30,6 @@ value = helper.make_tensor_value_info
 def rows(count: int, more: float = 0.0) -> np.ndarray:
     """Numbers of both signs, and other ones for each count."""
     return np.arange(count * 3, dtype=np.float32).reshape(count, 3) - count + np.float32(more)
-
-
-@pytest.fixture
-def captured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops of each piece that is captured, in the order in which they are."""
-    made: list[str] = []
-
-    class Counted(pieces.Capture):
-        def __init__(self, work: Work, *rest: Any) -> None:
-            super().__init__(work, *rest)
-            made.append(" ".join(step.op for step in work.steps))
-
-    monkeypatch.setattr(pieces, "Capture", Counted)
-    return made
 
 
 def bound(data: bytes) -> Any:

@@ -47,6 +47,7 @@ class Step:
         fallback: Runs it elsewhere.
         is_lacking: Whether that must be.
         parts: The steps that it stands for, of a step that stands for several.
+        takes_place: Whether the function is told the device, as `place`.
     """
 
     op: str
@@ -64,6 +65,7 @@ class Step:
     frees: tuple[int, ...] = ()
     is_lacking: bool = False
     parts: tuple[Step, ...] = ()
+    takes_place: bool = False
 
     def run(self, frame: Frame) -> None:
         """Compute the outputs, into the frame."""
@@ -96,7 +98,7 @@ class Step:
         if not self.is_lacking and self.function is not None:
             arguments = [self._argument(frame, place) for place in range(len(self.inputs))]
             try:
-                results = _widened(self, arguments)
+                results = _widened(self, arguments, **({"place": frame.place} if self.takes_place else {}))
             except LackingError:
                 pass
             except (NotImplementedError, RuntimeError) as error:
@@ -134,14 +136,14 @@ class Step:
         return f"{self.op} (node {self.name})" if self.name else self.op
 
 
-def _widened(step: Step, arguments: list[Any]) -> Any:
+def _widened(step: Step, arguments: list[Any], **named: Any) -> Any:
     """What the function gives; numbers without a sign are computed in a wider type, and come back as they were."""
     assert step.function is not None
     kinds = {value.dtype for value in _tensors(arguments)} & WIDER.keys()
     if _has_text(arguments):
         raise LackingError("text")
     if not kinds or step.op in BITS:
-        return step.function(*arguments)
+        return step.function(*arguments, **named)
     if len(kinds) > 1 or (torch.uint64 in kinds and (step.op not in SIGNLESS or _compares(step))):
         raise LackingError("numbers of 64 bits without a sign")
     (kind,) = kinds

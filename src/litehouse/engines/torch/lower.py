@@ -215,6 +215,7 @@ class _Lowering:
             fallback=Fallback([node], node.inputs, node.outputs, self._versions, self._threads),
             gives_known=node.op_type in SIZES and node.domain == "",
             is_lacking=fitting is None,
+            takes_place=fitting is not None and fitting.takes_place,
         )
 
     def _widened(self, slot: int) -> int:
@@ -251,7 +252,7 @@ class _Lowering:
             return True
         known = [self._constants[slot] for slot in step.inputs if slot != NONE]
         if step.op == "Range":
-            start, limit, delta = (float(value) for value in known)
+            start, limit, delta = (*map(float, known), 1.0)[:3]  # ONNX Runtime's own may leave out the last
             return delta != 0 and (limit - start) / delta <= MAX_FOLDED
         size = float(np.prod(known[-1].double().numpy())) if known else 0.0
         if step.op == "Tile":

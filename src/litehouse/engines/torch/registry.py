@@ -28,6 +28,7 @@ class Op:
         small: The inputs that it takes as int8 where they are constants of 4 bits, which torch has no type for.
         is_variadic: Whether it takes any number of inputs.
         takes_outputs: Whether it is told how many outputs are wanted, as `outputs`.
+        takes_place: Whether it is told the device, as `place`: where it has no inputs, nothing else tells it.
         since: The first version of its domain that it serves.
     """
 
@@ -39,6 +40,7 @@ class Op:
     small: frozenset[str]
     is_variadic: bool
     takes_outputs: bool
+    takes_place: bool
     since: int
 
     def knows(self, place: int) -> bool:
@@ -95,12 +97,13 @@ def op(
         made = Op(
             function=function,
             parameters=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
-            attributes=frozenset(named - {"outputs"}),
+            attributes=frozenset(named - {"outputs", "place"}),
             known=frozenset(known),
             seen=frozenset(seen),
             small=frozenset(small),
             is_variadic=any(p.kind is p.VAR_POSITIONAL for p in parameters),
             takes_outputs="outputs" in named,
+            takes_place="place" in named,
             since=since,
         )
         for name in names:

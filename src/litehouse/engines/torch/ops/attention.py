@@ -1,4 +1,4 @@
-"""Attention, and the rotation of its inputs by their positions."""
+"""Attention, and what all kinds of it share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
-from litehouse.engines.torch.ops.common import from_zero
-from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
+from litehouse.engines.torch.registry import LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
 UNBOUNDED = -1
@@ -74,16 +73,16 @@ def attention(
     if not q.dtype == k.dtype == v.dtype:
         raise LackingError("Attention of several dtypes")
     windows = (left_window_size, right_window_size)
-    masks = _masks(q, k, mask, lengths, past=past, is_causal=bool(is_causal), windows=windows)
+    masks = mask_of(q, k, mask, lengths, past=past, is_causal=bool(is_causal), windows=windows)
     weights = None
     if outputs > 3 or softcap or softmax_precision == 11:
-        found, weights = _spelled_out(q, k, v, masks, scale, softcap, softmax_precision, qk_matmul_output_mode)
+        found, weights = spelled_out(q, k, v, masks, scale, softcap, softmax_precision, qk_matmul_output_mode)
     else:
-        found = _fused(q, k, v, masks, scale)
+        found = fused(q, k, v, masks, scale)
     return (found.transpose(1, 2).flatten(2) if is_flat else found), k, v, weights
 
 
-def _masks(
+def mask_of(
     q: Tensor,
     k: Tensor,
     mask: Tensor | None,
@@ -125,7 +124,14 @@ def _masks(
     return Mask(allowed, added)
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) -> Tensor:
+def attended(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None, softcap: float = 0.0) -> Tensor:
+    """What the queries find, in the quickest way that there is."""
+    if softcap:
+        return spelled_out(q, k, v, masks, scale, softcap, None, 0)[0]
+    return fused(q, k, v, masks, scale)
+
+
+def fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) -> Tensor:
     """Attention by torch's own function, which has kernels that never hold the scores."""
     bias = masks.allowed if masks.added is None else masks.bias(q.dtype)
     if bias is not None and bias.ndim < 2:
@@ -141,7 +147,7 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, masks: Mask, scale: float | None) ->
     return found.masked_fill(is_masked.all(-1, keepdim=True), 0)  # some kernels for GPUs give anything there
 
 
-def _spelled_out(
+def spelled_out(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -170,115 +176,3 @@ def _spelled_out(
     if bias is not None:
         shares = shares.masked_fill(torch.isneginf(bias.amax(-1, keepdim=True)), 0)
     return shares @ v, (shares if mode == AFTER_SOFTMAX else shown).to(q.dtype)
-
-
-@op("RotaryEmbedding")
-def rotary_embedding(
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    positions: Tensor | None = None,
-    *,
-    interleaved: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-) -> Tensor:
-    if positions is not None:
-        places = from_zero(positions, cos.shape[0], counts_back=False)
-        cos, sin = F.embedding(places, cos), F.embedding(places, sin)
-    if x.ndim == 4:
-        return _rotated(x, cos.unsqueeze(1), sin.unsqueeze(1), rotary_embedding_dim, interleaved)
-    heads = x.unflatten(-1, (num_heads, -1))
-    return _rotated(heads, cos.unsqueeze(2), sin.unsqueeze(2), rotary_embedding_dim, interleaved).flatten(2)
-
-
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor, width: int, interleaved: int) -> Tensor:
-    """The first `width` numbers of the last axis, all by default, as pairs that are turned; the rest stays."""
-    turned, rest = (x[..., :width], x[..., width:]) if width and width != x.shape[-1] else (x, None)
-    real, imaginary = (turned[..., 0::2], turned[..., 1::2]) if interleaved else turned.chunk(2, -1)
-    pair = cos * real - sin * imaginary, sin * real + cos * imaginary
-    found = torch.stack(pair, -1).flatten(-2) if interleaved else torch.cat(pair, -1)
-    return found if rest is None else torch.cat([found, rest], -1)
-
-
-@op("RotaryEmbedding", domain=MICROSOFT)
-def rotary_embedding_of_runtime(
-    x: Tensor,
-    positions: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    *,
-    interleaved: int = 0,
-    is_packed_batching: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    scale: float = 1.0,
-) -> Tensor:
-    if is_packed_batching or scale != 1.0:
-        raise LackingError("RotaryEmbedding of packed batches, or with a scale")
-    if positions.numel() == 1:  # where the first begins
-        places = x.shape[2] if x.ndim == 4 else x.shape[1]
-        positions = torch.arange(places, device=x.device).unsqueeze(0) + positions.reshape(1, 1)
-    if x.ndim == 3 and not num_heads:
-        num_heads = x.shape[2] // (2 * cos.shape[-1])
-    found: Tensor = rotary_embedding(
-        x,
-        cos,
-        sin,
-        positions,
-        interleaved=interleaved,
-        num_heads=num_heads,
-        rotary_embedding_dim=rotary_embedding_dim,
-    )
-    return found
-
-
-@op("MultiHeadAttention", domain=MICROSOFT)
-def multi_head_attention(
-    q: Tensor,
-    k: Tensor | None = None,
-    v: Tensor | None = None,
-    bias: Tensor | None = None,
-    padding: Tensor | None = None,
-    attention_bias: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    *,
-    mask_filter_value: float = -10000.0,
-    num_heads: int,
-    scale: float | None = None,
-    unidirectional: int = 0,
-    outputs: int = 1,
-) -> tuple[Tensor, ...]:
-    if k is None or v is None or q.ndim != 3 or outputs > 3 or (padding is not None and padding.ndim != 2):
-        raise LackingError("MultiHeadAttention of packed inputs, with lengths, or that gives its scores")
-    if bias is not None and k.ndim != 3:
-        raise LackingError("MultiHeadAttention with a bias, and with keys by heads")
-    if bias is not None:
-        sizes = [q.shape[-1], k.shape[-1], v.shape[-1]]
-        q, k, v = (value + part for value, part in zip((q, k, v), bias.split(sizes), strict=True))
-    q = heads(q, num_heads)
-    k, v = (heads(value, num_heads) if value.ndim == 3 else value for value in (k, v))
-    past = 0
-    if past_key is not None and past_value is not None:
-        past = past_key.shape[2]
-        k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
-    added = attention_bias
-    if padding is not None:
-        filled = filled_mask(padding != 0, mask_filter_value, q.dtype)[:, None, None]
-        added = filled if added is None else added + filled
-    return attended(q, k, v, added, past=past, is_causal=bool(unidirectional), scale=scale), k, v
-
-
-def filled_mask(allowed: Tensor, value: float, dtype: torch.dtype) -> Tensor:
-    """What is added to the scores: 0 where a key may be attended to, a value elsewhere."""
-    kind = dtype if abs(value) <= torch.finfo(dtype).max else torch.float32
-    return torch.zeros_like(allowed, dtype=kind).masked_fill(~allowed, value)
-
-
-def attended(
-    q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, *, past: int, is_causal: bool, scale: float | None
-) -> Tensor:
-    """Attention by heads, with something added to the scores, as [batch, place, head and size]."""
-    masks = _masks(q, k, added, None, past=past, is_causal=is_causal, windows=(UNBOUNDED, UNBOUNDED))
-    return _fused(q, k, v, masks, scale or None).transpose(1, 2).flatten(2)

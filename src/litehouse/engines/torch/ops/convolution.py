@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.ops.windows import Axis, axes_of, padded
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
 
 Convolution = Callable[..., Tensor]
@@ -103,6 +103,35 @@ def _cut(axis: Axis, begin: int, end: int) -> tuple[int, int, tuple[int, int]]:
         return begin, begin - end, (0, 0)
     padding = max(min(begin, end), 0)
     return padding, 0, (padding - begin, padding - end)
+
+
+@op("ConvTransposeWithDynamicPads", domain=MICROSOFT, known=["pads"])
+def conv_transpose_with_pads(
+    x: Tensor,
+    w: Tensor,
+    pads: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: list[int] | None = None,
+    group: int = 1,
+    kernel_shape: list[int] | None = None,
+    output_padding: list[int] | None = None,
+    strides: list[int] | None = None,
+) -> Tensor:
+    y: Tensor = conv_transpose(
+        x,
+        w,
+        b,
+        auto_pad=auto_pad,
+        dilations=dilations,
+        group=group,
+        kernel_shape=kernel_shape,
+        output_padding=output_padding,
+        pads=None if pads is None else pads.tolist(),
+        strides=strides,
+    )
+    return y
 
 
 @op("DeformConv")

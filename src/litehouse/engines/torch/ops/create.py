@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from litehouse.engines.torch.registry import op
+from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
 
@@ -18,8 +18,10 @@ def constant_of_shape(shape: Tensor, *, value: Any = None) -> Tensor:
 
 
 @op("Range", known=["start", "limit", "delta"])
-def range_(start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
+@op("Range", domain=MICROSOFT, known=["start", "limit", "delta"])
+def range_(start: Tensor, limit: Tensor, delta: Tensor | None = None) -> Tensor:
     kind = start.dtype
+    delta = torch.ones_like(start) if delta is None else delta
     first, last, step = (each.item() for each in (start, limit, delta))
     count = max(math.ceil((last - first) / step), 0) if kind.is_floating_point else max(-((first - last) // step), 0)
     return torch.arange(count).to(kind) * delta.reshape(()) + start.reshape(())

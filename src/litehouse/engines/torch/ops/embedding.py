@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch.nn import functional
+import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
 from litehouse.engines.torch.ops.common import from_zero
+from litehouse.engines.torch.ops.normalization import layer_norm
 from litehouse.engines.torch.ops.scales import dequantised
 from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
@@ -13,68 +14,73 @@ from litehouse.engines.torch.values import Tensor
 
 @op("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_norm(
-    ids: Tensor,
+    words: Tensor,
     segments: Tensor | None,
-    word: Tensor,
-    position: Tensor,
-    segment: Tensor | None,
+    of_words: Tensor,
+    of_places: Tensor,
+    of_segments: Tensor | None,
     scale: Tensor,
     bias: Tensor,
     mask: Tensor | None = None,
-    positions: Tensor | None = None,
+    places: Tensor | None = None,
     *,
     epsilon: float = 1e-12,
-    mask_index_type: int = 1,
-) -> tuple[Tensor, Tensor, Tensor]:
-    if mask_index_type not in (0, 1) or (segments is None) != (segment is None):
-        raise LackingError(f"EmbedLayerNormalization with the mask {mask_index_type}, or with half of its segments")
-    if positions is None:
-        positions = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
-    total = _rows(word, ids) + _rows(position, positions)
-    if segments is not None and segment is not None:
-        total = total + _rows(segment, segments)
-    found = functional.layer_norm(total, total.shape[-1:], scale, bias, epsilon)
-    return found, _counts(ids, mask), total
+    mask_index_type: int = 0,  # noqa: ARG001  (for inference of shapes)
+    outputs: int = 1,
+) -> tuple[Tensor, ...]:
+    if (segments is None) != (of_segments is None):
+        raise LackingError("EmbedLayerNormalization with segments or their embedding alone")
+    total = _embedded(words, of_words)
+    total = total + (_first(of_places, words.shape[1]) if places is None else _embedded(places, of_places))
+    if segments is not None and of_segments is not None:
+        total = total + _embedded(segments, of_segments)
+    found: Tensor = layer_norm(total, scale, bias, epsilon=epsilon)
+    return (found, _counts(words, mask), total)[: max(outputs, 2)]
 
 
 @op("QEmbedLayerNormalization", domain=MICROSOFT)
 def qembed_layer_norm(
-    ids: Tensor,
+    words: Tensor,
     segments: Tensor | None,
-    word: Tensor,
-    position: Tensor,
-    segment: Tensor | None,
+    of_words: Tensor,
+    of_places: Tensor,
+    of_segments: Tensor | None,
     scale: Tensor,
     bias: Tensor,
     mask: Tensor | None,
-    word_scale: Tensor,
-    position_scale: Tensor,
-    segment_scale: Tensor | None,
+    words_scale: Tensor,
+    places_scale: Tensor,
+    segments_scale: Tensor | None,
     scale_scale: Tensor,
     bias_scale: Tensor,
-    word_zero: Tensor,
-    position_zero: Tensor,
-    segment_zero: Tensor | None,
+    words_zero: Tensor,
+    places_zero: Tensor,
+    segments_zero: Tensor | None,
     scale_zero: Tensor,
     bias_zero: Tensor,
     *,
     epsilon: float = 1e-12,
 ) -> tuple[Tensor, Tensor]:
-    places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
-    total = dequantised(_rows(word, ids), word_scale, word_zero)
-    total = total + dequantised(_rows(position, places), position_scale, position_zero)
-    if segments is not None and segment is not None and segment_scale is not None:
-        total = total + dequantised(_rows(segment, segments), segment_scale, segment_zero)
+    total = dequantised(_embedded(words, of_words), words_scale, words_zero)
+    total = total + dequantised(_first(of_places, words.shape[1]), places_scale, places_zero)
+    if segments is not None and of_segments is not None and segments_scale is not None:
+        total = total + dequantised(_embedded(segments, of_segments), segments_scale, segments_zero)
     scale, bias = dequantised(scale, scale_scale, scale_zero), dequantised(bias, bias_scale, bias_zero)
-    return functional.layer_norm(total, total.shape[-1:], scale, bias, epsilon), _counts(ids, mask)
+    found: Tensor = layer_norm(total, scale, bias, epsilon=epsilon)
+    return found, _counts(words, mask)
 
 
-def _rows(table: Tensor, places: Tensor) -> Tensor:
-    return functional.embedding(from_zero(places, table.shape[0], counts_back=False), table)
+def _first(table: Tensor, count: int) -> Tensor:
+    """What a table has for the first places."""
+    if table.shape[0] < count:
+        raise IndexError(f"{count} places, of which a table has {table.shape[0]}")
+    return table[:count]
 
 
-def _counts(ids: Tensor, mask: Tensor | None) -> Tensor:
+def _embedded(places: Tensor, table: Tensor) -> Tensor:
+    return F.embedding(from_zero(places, table.shape[0], counts_back=False), table)
+
+
+def _counts(words: Tensor, mask: Tensor | None) -> Tensor:
     """How many words of each sequence the mask lets stay; 0 without one."""
-    if mask is None:
-        return torch.zeros(ids.shape[:1], dtype=torch.int32, device=ids.device)
-    return (mask == 1).sum(1).int()
+    return torch.zeros_like(words[:, 0]) if mask is None else (mask == 1).sum(1, dtype=torch.int32)

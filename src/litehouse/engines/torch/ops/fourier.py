@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from litehouse.engines.torch.ops.common import wide
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
 
@@ -150,3 +150,34 @@ def _mel_edges(bins: int, lower: float, upper: float) -> np.ndarray:
     mels = np.arange(bins + 2) * ((high - low) / (bins + 2)) + low
     edges: np.ndarray = 700 * (10 ** (mels / 2595) - 1)
     return edges
+
+
+@op("Rfft", domain=MICROSOFT)
+def rfft(x: Tensor, *, normalized: int = 0, onesided: int = 1, signal_ndim: int = 1) -> Tensor:
+    _check_plain(normalized, onesided, signal_ndim)
+    return torch.view_as_real(torch.fft.rfft(wide(x))).to(x.dtype)
+
+
+@op("Irfft", domain=MICROSOFT)
+def irfft(x: Tensor, *, normalized: int = 0, onesided: int = 1, signal_ndim: int) -> Tensor:
+    _check_plain(normalized, onesided, signal_ndim)
+    return torch.fft.irfft(torch.view_as_complex(wide(x).contiguous())).to(x.dtype)
+
+
+def _check_plain(normalized: int, onesided: int, signal_ndim: int) -> None:
+    if normalized or not onesided or signal_ndim != 1:
+        raise LackingError("a transform of several axes, with a norm or of both sides")
+
+
+@op("ComplexMul", domain=MICROSOFT)
+def complex_mul(a: Tensor, b: Tensor) -> Tensor:
+    (real, imaginary), (other_real, other_imaginary) = a.unbind(-1), b.unbind(-1)
+    products = real * other_real - imaginary * other_imaginary, real * other_imaginary + imaginary * other_real
+    return torch.stack(products, -1)
+
+
+@op("ComplexMulConj", domain=MICROSOFT)
+def complex_mul_conj(a: Tensor, b: Tensor) -> Tensor:
+    real, imaginary = b.unbind(-1)
+    found: Tensor = complex_mul(a, torch.stack([real, -imaginary], -1))
+    return found

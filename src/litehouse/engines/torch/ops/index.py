@@ -7,7 +7,7 @@ import math
 import torch
 
 from litehouse.engines.torch.ops.common import from_zero, known_from_zero
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor, dtype_of
 
 LARGEST = ((1 << 31) - 1, (1 << 63) - 1)
@@ -29,6 +29,7 @@ def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 
 @op("GatherND")
+@op("GatherND", domain=MICROSOFT)
 def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     depth = indices.shape[-1]
     if batch_dims + depth > x.ndim:
@@ -106,6 +107,7 @@ def eye_like(x: Tensor, *, dtype: int | None = None, k: int = 0) -> Tensor:
 
 
 @op("Trilu", known=["k"])
+@op("Trilu", domain=MICROSOFT, known=["k"])
 def trilu(x: Tensor, k: Tensor | None = None, *, upper: int = 1) -> Tensor:
     limit = math.prod(x.shape[-2:]) + 1  # torch takes no number of more than 32 bits for some kinds
     offset = 0 if k is None else min(max(int(k.item()), -limit), limit)

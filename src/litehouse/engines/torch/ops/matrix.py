@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from litehouse.engines.torch.registry import op
+from litehouse.engines.torch.ops.common import wide
+from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
 
@@ -43,3 +44,8 @@ def einsum(*values: Tensor, equation: str) -> Tensor:
 @op("Det")
 def det(x: Tensor) -> Tensor:
     return torch.linalg.det(x)
+
+
+@op("Inverse", domain=MICROSOFT)
+def inverse(x: Tensor) -> Tensor:
+    return torch.linalg.inv_ex(wide(x)).inverse.to(x.dtype)  # not `inv`, which waits to see whether there is one

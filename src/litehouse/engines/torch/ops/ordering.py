@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from litehouse.engines.torch.registry import op
+from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
 
@@ -50,3 +50,9 @@ def unique(
         values, firsts, counts = values.index_select(axis or 0, order), firsts[order], counts[order]
         inverse = order.argsort()[inverse]
     return values, firsts, inverse, counts
+
+
+@op("Unique", domain=MICROSOFT, known=["x"])
+def unique_by_place(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    values, _, inverse, counts = unique(x, sorted=0)
+    return values, inverse, counts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
 
 NAMES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
@@ -17,6 +17,7 @@ def pad_by_attributes(x: Tensor, *, pads: list[int], mode: str = "constant", val
 
 
 @op("Pad", since=11, known=["pads", "constant_value", "axes"])
+@op("Pad", domain=MICROSOFT, known=["pads", "constant_value", "axes"])
 def pad(
     x: Tensor,
     pads: Tensor,

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from litehouse.engines.torch.ops.common import divided, from_zero, wide
 from litehouse.engines.torch.ops.windows import padded
-from litehouse.engines.torch.registry import LackingError, op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
 
 MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
@@ -20,6 +20,7 @@ MOST_ON_CPU = 1 << 26  # elements of the images of all regions, from which on ON
 
 
 @op("GridSample")
+@op("GridSample", domain=MICROSOFT)
 def grid_sample(
     x: Tensor, grid: Tensor, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros"
 ) -> Tensor:
@@ -182,3 +183,44 @@ def _products(x: Tensor, images: Tensor, rows: Tensor, columns: Tensor) -> Tenso
         high = row[:, None] @ x.index_select(0, own)
         parts.append(high @ column[:, None].transpose(2, 3))
     return torch.cat(parts)
+
+
+@op("CropAndResize", domain=MICROSOFT, known=["sizes"])
+def crop_and_resize(
+    x: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    sizes: Tensor,
+    *,
+    extrapolation_value: float = 0.0,
+    mode: str = "bilinear",
+) -> Tensor:
+    top, left, bottom, right = rois.unbind(-1)
+    height, width = sizes.tolist()
+    y = _spread(top, bottom, x.shape[2], height).unsqueeze(2)
+    x_places = _spread(left, right, x.shape[3], width).unsqueeze(1)
+    is_inside = (y >= 0) & (y <= x.shape[2] - 1) & (x_places >= 0) & (x_places <= x.shape[3] - 1)
+    images = from_zero(batch_indices, x.shape[0], counts_back=False)[:, None, None]
+    places = torch.where(is_inside, y, 0), torch.where(is_inside, x_places, 0)
+    pixels = x.permute(0, 2, 3, 1)
+    if mode == "nearest":
+        row, column = ((place + 0.5).floor().long() for place in places)  # halves away from zero
+        found = pixels[images, row, column]
+    else:
+        (above, beside), (below, behind) = ([to(place).long() for place in places] for to in (torch.floor, torch.ceil))
+        down, along = (wide(place - place.floor()).unsqueeze(-1) for place in places)
+        upper, lower = (
+            torch.lerp(wide(pixels[images, row, beside]), wide(pixels[images, row, behind]), along)
+            for row in (above, below)
+        )
+        found = torch.lerp(upper, lower, down).to(x.dtype)
+    return found.masked_fill(~is_inside.unsqueeze(-1), extrapolation_value).permute(0, 3, 1, 2)
+
+
+def _spread(first: Tensor, last: Tensor, size: int, count: int) -> Tensor:
+    """Places from one to another of each row, both ends included, where 0 to 1 is an axis of this size."""
+    if count == 1:
+        return (0.5 * (first + last) * (size - 1)).unsqueeze(-1)
+    first, last = first.unsqueeze(-1), last.unsqueeze(-1)
+    step = divided((last - first) * (size - 1), count - 1)
+    return torch.cat([first * (size - 1) + torch.arange(count - 1, device=first.device) * step, last * (size - 1)], -1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from litehouse.engines.torch.registry import op
+from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
 
@@ -87,3 +87,13 @@ def expand(x: Tensor, shape: Tensor) -> Tensor:
 @op("Transpose")
 def transpose(x: Tensor, *, perm: list[int] | None = None) -> Tensor:
     return x.permute(perm if perm is not None else list(range(x.ndim))[::-1])
+
+
+@op("ExpandDims", domain=MICROSOFT, known=["axis"])
+def expand_dims(x: Tensor, axis: Tensor) -> Tensor:
+    return x.unsqueeze(int(axis))
+
+
+@op("UnfoldTensor", domain=MICROSOFT)
+def unfold(x: Tensor, *, dim: int = -1, size: int, step: int = 1) -> Tensor:
+    return x.unfold(dim, size, step)

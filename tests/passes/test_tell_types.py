@@ -9,7 +9,7 @@ from onnx import helper
 
 import litehouse
 from litehouse.passes import halve
-from litehouse.passes.runtime_types import LIKE, RuntimeTypesPass
+from litehouse.passes.tell_types import OPERANDS, TellTypesPass
 from onnx_models import node
 from pass_checks import ops, run
 
@@ -33,7 +33,7 @@ def first_of(op: str) -> Case | None:
     return next((case for case in CASES.values() if case.op == op), None)
 
 
-@pytest.mark.parametrize("op", [op for op in LIKE if first_of(op)])
+@pytest.mark.parametrize("op", [op for op in OPERANDS if first_of(op)])
 def test_dtypes(op: str) -> None:
     case = first_of(op)
     assert case is not None
@@ -42,7 +42,7 @@ def test_dtypes(op: str) -> None:
     results = [f"r{place}" for place in range(len(case.dtypes))]
     single = helper.make_node(op, names, results, domain="com.microsoft", **case.attributes)
     graph = graph_of([single, helper.make_node("Cast", ["r0"], ["y"], to=1)], named, {})
-    RuntimeTypesPass()(graph)
+    TellTypesPass()(graph)
     assert [value.dtype.numpy() for value in graph.graph[0].outputs if value.dtype] == [*map(np.dtype, case.dtypes)]
 
 
