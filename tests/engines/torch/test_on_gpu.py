@@ -1,4 +1,4 @@
-"""What only a GPU that is there can show: kernels that torch lacks for some type, streams, and many at once."""
+"""What only a GPU that is there can show, beside the tests of ops: streams, scratch memory, and many at once."""
 
 import contextlib
 import gc
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 from engines.torch.against_runtime import whole
-from engines.torch.onnx_cases import all_cases, run_case
 
 import litehouse
 from conftest import REAL_GPU
@@ -27,23 +26,6 @@ from onnx_models import mlp, mlp_result, mlp_weights, model, node
 
 pytestmark = pytest.mark.skipif(not REAL_GPU, reason="LITEHOUSE_TEST_GPU is not set")
 TO = {"to": np.array([3, 2])}
-
-
-def test_all_cases() -> None:
-    """One test, as it is skipped nearly everywhere."""
-    wrong = {}
-    for name in all_cases():
-        if not _error(name, "cpu") and (error := _error(name, "gpu:0")):  # other tests say what the CPU must pass
-            wrong[name] = error
-    assert not wrong, f"{len(wrong)} cases: {wrong}"
-
-
-def _error(name: str, device: str) -> str:
-    try:
-        run_case(name, may_lack=True, device=device)
-    except Exception as error:  # noqa: BLE001  (whatever it is, the next case runs)
-        return f"{type(error).__name__}: {error}"[:300]
-    return ""
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, in torch itself
