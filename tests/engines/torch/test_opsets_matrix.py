@@ -1,7 +1,11 @@
 """Products of matrices: shapes, dtypes and attributes."""
 
+import numpy as np
 import pytest
+import torch
 from engines.torch.against import agrees, numbers
+
+from litehouse.engines.torch.ops.matrix import product_by_parts
 
 SHAPES = [
     ((3, 4), (4, 5)),
@@ -19,6 +23,17 @@ SHAPES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
 def test_matmul(left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
     agrees("MatMul", [numbers(*left, dtype=dtype), numbers(*right, dtype=dtype, seed=1)], opset=9)
+
+
+@pytest.mark.parametrize(("left", "right"), [*SHAPES, ((2, 3000), (3000, 2))])
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_integers_by_their_parts(left: tuple[int, ...], right: tuple[int, ...], dtype: str) -> None:
+    """As a GPU multiplies them: any numbers, also where sums are beyond the dtype."""
+    draw = np.random.default_rng(0).integers
+    limits = np.iinfo(dtype)
+    a, b = (draw(limits.min, limits.max, shape, dtype, endpoint=True) for shape in (left, right))
+    found = product_by_parts(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    np.testing.assert_array_equal(found, a @ b, strict=True)
 
 
 @pytest.mark.parametrize("shape", [None, (), (1,), (5,), (3, 1), (1, 5), (3, 5)])

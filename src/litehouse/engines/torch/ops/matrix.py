@@ -8,10 +8,27 @@ from litehouse.engines.torch.ops.common import wide
 from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
+BITS = 16  # of the parts of integers
+LONGEST = 1 << 21  # so many products of two parts are a whole number that float64 holds
+
 
 @op("MatMul")
 def matmul(a: Tensor, b: Tensor) -> Tensor:
+    if a.is_cuda and not a.is_floating_point() and a.shape[-1] <= LONGEST:
+        return product_by_parts(a, b)
     return a @ b
+
+
+def product_by_parts(a: Tensor, b: Tensor) -> Tensor:
+    """The product of matrices of integers, which torch lacks on a GPU: that of their parts, in float64.
+
+    What is beyond the dtype is lost, as in the sums of integers.
+    """
+    count = -(-8 * a.element_size() // BITS)
+    left, right = ([(x.long() >> BITS * place & (1 << BITS) - 1).double() for place in range(count)] for x in (a, b))
+    pairs = [(one, two) for one in range(count) for two in range(count - one)]
+    sums = [(left[one] @ right[two]).long() << BITS * (one + two) for one, two in pairs]
+    return torch.stack(sums).sum(0).to(a.dtype)
 
 
 @op("Gemm")
@@ -28,7 +45,7 @@ def gemm(
     a, b = a.t() if transA else a, b.t() if transB else b
     if c is not None and a.is_floating_point() and c.ndim <= 2:
         return torch.addmm(c, a, b, beta=beta, alpha=alpha)
-    product = _times(a @ b, alpha)
+    product = _times(matmul(a, b), alpha)
     return product if c is None else product + _times(c, beta)
 
 
