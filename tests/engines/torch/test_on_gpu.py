@@ -348,6 +348,21 @@ def test_a_capture_that_fails_half_way(text: str, monkeypatch: pytest.MonkeyPatc
     assert not torch.cuda.is_current_stream_capturing()
 
 
+def test_arrays_of_cupy() -> None:
+    """On a stream of its own; what comes back goes there without a copy."""
+    cupy = pytest.importorskip("cupy")
+    session = litehouse.load(mlp(2), device="gpu", cache=False, tune="off")
+    x = np.random.default_rng(0).normal(size=(2, 4)).astype("f")
+    with cupy.cuda.Stream(non_blocking=True):
+        given = cupy.asarray(x)
+        for _ in range(6):
+            given += np.float32(1)
+            (found,) = session.run([given])
+            back = cupy.from_dlpack(found)
+            assert back.data.ptr == found.data_ptr()
+            np.testing.assert_allclose(cupy.asnumpy(back), mlp_result(cupy.asnumpy(given)), 1e-4, 1e-4)
+
+
 DROPPING = """
 import numpy as np, torch, litehouse, sys
 sys.path[:0] = {path!r}
