@@ -81,8 +81,8 @@ def by_place() -> Iterator[tuple[str, Case]]:
             given = [x, one(scale), first, one(scale / 2), third]
             yield f"leaky {dtype} {scale}", Case("QLinearLeakyRelu", given, {"alpha": 0.1}, (dtype,))
             given = [x, one(scale), first, one(0.0041), zero_of(dtype, 3)]
-            for opset, axis in ((11, 1), (12, -1), (13, -1), (13, 1)):
-                attributes = {"opset": opset, "axis": axis}
+            for opset, axis in ((11, 1), (12, -1), (13, -1), (13, 1), (11, None), (13, None)):
+                attributes = {"opset": opset} if axis is None else {"opset": opset, "axis": axis}
                 yield f"softmax {dtype} {scale} {attributes}", Case("QLinearSoftmax", given, attributes, (dtype,))
         parts = [x, one(0.02), first, small(3, 2, 9, dtype=dtype, seed=1), one(0.03), second]
         yield f"concat {dtype}", Case("QLinearConcat", [one(0.04), third, *parts], {"axis": 1}, (dtype,))

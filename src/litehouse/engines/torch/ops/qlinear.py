@@ -114,11 +114,10 @@ def qlinear_softmax(
     y_scale: Tensor,
     y_zero: Tensor | None = None,
     *,
-    axis: int | None = None,
+    axis: int = -1,
     opset: int,
 ) -> Tensor:
     is_flat = opset < 13  # then all axes from the one on are one
-    axis = (1 if is_flat else -1) if axis is None else axis
     shape, x = x.shape, x.flatten(axis) if is_flat else x.movedim(axis, -1)
     below = x.int() - x.amax(-1, keepdim=True)
     parts = torch.exp(below.double() * x_scale.reshape(()).double()).float()
