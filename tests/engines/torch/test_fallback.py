@@ -246,3 +246,19 @@ def test_a_value_with_a_second_name_between_them() -> None:
     renamed = replace(second, fallback=replace(second.fallback, inputs=[ir.Value(name="b")] * 2))
     assert with_segments([first, second], second.outputs)[0].parts == (first, second)
     assert with_segments([first, renamed], second.outputs) == [first, renamed]
+
+
+def test_a_value_with_a_second_name_outside_of_them() -> None:
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("f")
+    nodes = [*distances("x", "a"), helper.make_node("CDist", ["x", "x"], ["y"], **EUCLIDEAN)]
+    lowered = lower(prepared(litehouse.read(whole(nodes, {"x": x}, ["a", "y"])), None, 1), "")
+    (step,) = lowered.block.steps
+    first, second = step.parts
+    assert second.fallback is not None
+    renamed = replace(second, fallback=replace(second.fallback, inputs=[ir.Value(name="b")] * 2))
+    (joined,) = with_segments([first, renamed], lowered.block.outputs)
+    frame = Frame(lowered.constants, [None] * len(lowered.constants), torch.device("cpu"))
+    frame.fed[lowered.block.inputs[0]] = torch.from_numpy(x)
+    frame.run([joined])
+    a, y = (frame.on_device(slot) for slot in lowered.block.outputs)
+    assert torch.equal(a, y)

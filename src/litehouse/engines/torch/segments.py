@@ -34,7 +34,7 @@ def _joined(run: Sequence[Step], used: Mapping[int, int]) -> Sequence[Step]:
         for slot, value in zip(step.outputs, part.outputs, strict=True)
         if slot != NONE
     }
-    inputs = {slot: value for slot, value in takes if slot not in made and slot != NONE}
+    inputs = {value: slot for slot, value in takes if slot not in made and slot != NONE}  # of one slot, several
     outputs = {slot: value for slot, value in made.items() if used[slot] > 0}
     if not outputs or any(made.get(slot, value) is not value for slot, value in takes):
         return run
@@ -44,9 +44,9 @@ def _joined(run: Sequence[Step], used: Mapping[int, int]) -> Sequence[Step]:
         name="",
         function=None,
         known=(False,) * len(inputs),
-        inputs=tuple(inputs),
+        inputs=tuple(inputs.values()),
         outputs=tuple(outputs),
-        fallback=replace(parts[0], nodes=nodes, inputs=list(inputs.values()), outputs=list(outputs.values())),
+        fallback=replace(parts[0], nodes=nodes, inputs=list(inputs), outputs=list(outputs.values())),
         is_lacking=True,
         parts=tuple(run),
     )
