@@ -87,7 +87,7 @@ class Fallback:
             if array is None:
                 continue
             names[value] = f"in_{place}"
-            inputs.append(_declared(f"in_{place}", array, dtype))
+            inputs.append(_declared(f"in_{place}", array, dtype, _shape(value)))
             if isinstance(array, np.ndarray) and array.dtype.name in TRAVELS_AS:
                 names[value] = f"exact_{place}"
                 nodes.append(_cast(f"in_{place}", names[value], array.dtype))
@@ -134,7 +134,14 @@ def _cast(source: str, target: str, dtype: np.dtype[Any]) -> Any:
     return onnx.helper.make_node("Cast", [source], [target], to=onnx.helper.np_dtype_to_tensor_dtype(dtype), **more)
 
 
-def _declared(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
+def _shape(value: ir.Value | None) -> Sequence[int] | None:
+    """The shape of a weight: ONNX Runtime refuses some ops without those of their weights. Others may change theirs."""
+    if value is None or value.const_value is None or value.is_graph_input():
+        return None
+    return value.const_value.shape.numpy()
+
+
+def _declared(name: str, array: Any, dtype: np.dtype[Any], shape: Sequence[int] | None) -> Any:
     """The declaration of an input; a sequence without elements is taken for one of this dtype."""
     import onnx
 
@@ -142,7 +149,7 @@ def _declared(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
         number = onnx.helper.np_dtype_to_tensor_dtype(array[0].dtype if array else dtype)
         return onnx.helper.make_tensor_sequence_value_info(name, number, None)
     number = onnx.helper.np_dtype_to_tensor_dtype(TRAVELS_AS.get(array.dtype.name, array.dtype))
-    return onnx.helper.make_tensor_value_info(name, number, None)
+    return onnx.helper.make_tensor_value_info(name, number, shape)
 
 
 def _exotic(text: str) -> np.dtype[Any] | None:
