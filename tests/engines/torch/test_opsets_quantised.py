@@ -54,7 +54,7 @@ def test_by_default_to_uint8() -> None:
     agrees("QuantizeLinear", [X, one(0.5)], opset=21, output_dtype=5)  # int16
 
 
-@pytest.mark.parametrize("x", [X, np.abs(X) + 3, -np.abs(X) - 3, np.zeros((2, 3), np.float32)])
+@pytest.mark.parametrize("x", [X, np.abs(X) + 3, -np.abs(X) - 3, np.zeros((2, 3), np.float32), X[:0]])
 def test_dynamic(x: np.ndarray) -> None:
     agrees("DynamicQuantizeLinear", [x.astype(np.float32)], outputs=3, opset=11)
 

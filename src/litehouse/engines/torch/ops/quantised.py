@@ -55,7 +55,8 @@ def dequantize_linear(
 
 @op("DynamicQuantizeLinear")
 def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    low, high = (bound.reshape(()) for bound in x.aminmax())
+    given = x if x.numel() else x.new_zeros(1)  # as ONNX Runtime has the range of nothing
+    low, high = (bound.reshape(()) for bound in given.aminmax())
     low = low.clamp(max=0)
     span = high.clamp(min=0) - low
     scale = torch.where(span == 0, torch.ones_like(span), divided(span, 255))
