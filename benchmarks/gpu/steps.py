@@ -11,6 +11,7 @@ import math
 import multiprocessing
 import os
 import signal
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
@@ -110,6 +111,19 @@ def _aside(record: Record, steps: Sequence[Step], stack: contextlib.ExitStack) -
 
 def _begin(threads: int) -> None:
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(threads)  # else each process starts as many as there are cores
+    follow()
+
+
+def follow() -> None:
+    """Let this process end with the one that started it: nobody else ends it then, and it has memory of the GPU."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _make_ready(given: Namespace, cache: Path, step: Step) -> None:

@@ -25,6 +25,7 @@ import litehouse
 from benchmarks.gpu.networks import LIMITS, lacking, quiet
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, trouble
+from benchmarks.gpu.steps import follow
 from benchmarks.gpu.zoo_cases import FOLDERS, Arrays, Case, cases
 
 SECONDS = 3.0  # that a model may take, before the first one tells
@@ -75,7 +76,7 @@ def _checker(record: Record, found: Sequence[Case]) -> Iterator[Checked]:
 
         def started() -> ProcessPoolExecutor:
             """One process, which a model may end: others go on."""
-            return pools.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn")))
+            return pools.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), follow))
 
         def checked(*asked: Any) -> dict[str, Any]:
             pool = idle.get()

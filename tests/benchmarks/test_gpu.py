@@ -1,5 +1,6 @@
 """The benchmark of GPUs, on CPU tensors with tiny networks, and a zoo of three models."""
 
+import fcntl
 import json
 import multiprocessing
 import re
@@ -14,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from naps import nap  # noqa: E402
+from naps import lock_aside, nap  # noqa: E402
 
 from benchmarks import gpu  # noqa: E402  (they need torch)
 from benchmarks.__main__ import main as benchmarks  # noqa: E402
@@ -250,6 +251,34 @@ def test_what_is_not_ready_in_time_is_ended_and_the_others_are_measured(tmp_path
     assert time.monotonic() - start < 24
     assert multiprocessing.active_children() == []
     assert "1 of 4 made ready" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_step_ends_with_the_benchmark(tmp_path):
+    file = tmp_path / "lock"
+    file.touch()
+    benchmark = multiprocessing.get_context("spawn").Process(target=lock_aside, args=(file,))
+    benchmark.start()
+    wait_until(lambda: is_locked(file))
+    benchmark.kill()
+    wait_until(lambda: not is_locked(file))
+    benchmark.join()
+
+
+def is_locked(file):
+    with file.open() as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_what_does_not_fit_is_not_made_ready(rehearse, capsys):
