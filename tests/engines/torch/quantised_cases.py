@@ -67,6 +67,8 @@ def by_place() -> Iterator[tuple[str, Case]]:
         wide, high = small(4, 1, 40, dtype=dtype), small(4, 6, 40, dtype=dtype, seed=1)
         pairs = {"same": (high, high[::-1].copy()), "left": (wide, high), "right": (high, wide)}
         pairs |= {"single left": (small(4, 6, 1, dtype=dtype), high), "single right": (high, small(1, dtype=dtype))}
+        column = small(960, 1, dtype=dtype)
+        pairs |= {"column": (column, small(1, dtype=dtype)), "column and scalar": (column, small(dtype=dtype))}
         for name, (a, b) in pairs.items():
             # Halves are frequent with such scales, and sums of rounded numbers depend on their order.
             for place, (left, right, whole) in enumerate([(0.5, 0.25, 1.0), (0.3, 0.12, 0.36), (0.013, 0.021, 0.017)]):

@@ -51,11 +51,14 @@ def _multiplied(x: Tensor, y: Tensor, more: Tensor) -> Tensor:
 
 
 def _is_repeated(a: Tensor, b: Tensor) -> bool:
-    """Whether one element of a meets several of b that lie side by side: the kernel adds the single one first."""
+    """Whether one element of a meets several of b that lie side by side: the kernel adds the single one first.
+
+    It takes a for the single one, too, where all axes that both have are of size 1.
+    """
     for ours, theirs in zip(reversed(a.shape), reversed(b.shape), strict=False):
         if ours != 1 or theirs != 1:
             return bool(ours == 1)
-    return bool(a.ndim < b.ndim)
+    return b.ndim > 0 or a.ndim == 0 or bool(a.shape[-1] == 1)
 
 
 @op("QLinearMul", domain=MICROSOFT)
