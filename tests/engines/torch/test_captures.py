@@ -183,6 +183,7 @@ def _step(op: str, *inner: Step) -> Step:
         ([_step("Relu"), _step("Conv")], "cuda", None, True),
         ([_step("Loop", _step("If", _step("QLinearConv")))], "cuda", None, True),
         ([_step("Relu"), _step("MatMul")], "cuda", None, False),
+        ([_step("Relu"), replace(_step("CDist (node from Conv_1)"), is_lacking=True)], "cuda", None, False),
         ([_step("Conv")], "cpu", None, False),
         ([_step("Conv")], "cuda", SimpleNamespace(key="by other ranks"), False),
     ],

@@ -153,8 +153,9 @@ def run_singly(frame: Frame, steps: Sequence[Step]) -> None:
 
 
 def _tries(step: Step) -> bool:
-    """Whether there is a convolution in a step."""
-    return "Conv" in step.op or any(_tries(inner) for block in step.blocks.values() for inner in block.steps)
+    """Whether there is a convolution in a step, which ONNX Runtime does not compute."""
+    is_own = "Conv" in step.op and not step.is_lacking
+    return is_own or any(_tries(inner) for block in step.blocks.values() for inner in block.steps)
 
 
 def cut(
