@@ -64,6 +64,7 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return rounded(x / scale, zero, torch.uint8), scale, zero
 
 
+@op("MatMulInteger16", domain=MICROSOFT)
 @op("MatMulInteger")
 def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
     return product(a, b, a_zero, b_zero).long().int()

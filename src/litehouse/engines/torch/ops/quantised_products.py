@@ -55,8 +55,3 @@ def qgemm(
     if y_scale is None or y_zero is None:
         raise LackingError("QGemm with a scale and no zero point, or the other way around")
     return rounded(found.float() * (scale / y_scale.reshape(())), y_zero.reshape(()), y_zero.dtype)
-
-
-@op("MatMulInteger16", domain=MICROSOFT)
-def matmul_integer_16(a: Tensor, b: Tensor) -> Tensor:
-    return product(a, b).long().int()
