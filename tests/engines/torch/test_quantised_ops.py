@@ -8,8 +8,11 @@ from engines.torch.against import agrees, numbers, one_op
 from engines.torch.far import Apart
 from engines.torch.quantised_cases import CASES, FOUR_BITS, Case, scales, small
 from formats.onnx_runs import direct
+from onnx import helper
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from litehouse import Options, read
+from litehouse.engines.torch.engine import TorchEngine
 from litehouse.engines.torch.registry import LackingError, Op, find_op
 from litehouse.engines.torch.values import Tensor, as_tensor
 
@@ -74,6 +77,23 @@ def test_traced(name: str) -> None:
 
 def groups(columns: int, count: int) -> np.ndarray:
     return np.random.default_rng(0).permutation(np.arange(columns) % count).astype(np.int32)
+
+
+def test_a_table_of_4_bits_is_there_once() -> None:
+    case = FOUR_BITS["gather int4 0 1 plain"]
+    data, indices, factors = (array for array in case.inputs if array is not None)
+    nodes = [
+        helper.make_node(
+            "GatherBlockQuantized", ["table", place, "scales"], [y], domain="com.microsoft", **case.attributes
+        )
+        for place, y in (("x", "y"), ("x2", "y2"))
+    ]
+    given = {"x": indices, "x2": indices[:1], "scales": factors}
+    model = against_runtime.whole(nodes, given, ["y", "y2"], {"table": data})
+    program = TorchEngine().compile(read(model), Options(engine="torch", cache=False))
+    assert [tensor.shape for tensor in program.arena.tensors.values()] == [data.shape]
+    for actual, expected in zip(program.bind().run([*given.values()]), direct(model, given), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 A, W, S = numbers(3, 64), small(6, 4, 8), scales(6, 4)

@@ -92,6 +92,7 @@ class _Lowering:
         self._lacking: list[Step] = []
         self._fixed: set[int] = set()  # slots that only change with the live weights
         self._derived: list[Step] = []
+        self._small: dict[int, int] = {}  # constants of 4 bits, and where they are as int8
 
     def lowered(self, live: frozenset[str]) -> Lowered:
         graph = self._whole.graph
@@ -223,9 +224,11 @@ class _Lowering:
         value = self._constants[slot] if slot != NONE else None
         if not isinstance(value, np.ndarray) or value.dtype.name not in ("int4", "uint4"):
             return slot
-        self._constants.append(as_tensor(value.astype(np.int8)))
-        self._nothing.append(None)
-        return len(self._constants) - 1
+        if slot not in self._small:
+            self._small[slot] = len(self._constants)
+            self._constants.append(as_tensor(value.astype(np.int8)))
+            self._nothing.append(None)
+        return self._small[slot]
 
     def _knows(self, fitting: Op, place: int, inputs: tuple[int, ...]) -> bool:
         value = self._constants[inputs[place]] if inputs[place] != NONE else None
