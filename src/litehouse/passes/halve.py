@@ -6,6 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from litehouse.passes.sketch import Sketch, has_graphs, only_user
+from litehouse.passes.tell_types import gives_means
 
 FULL, HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 LARGEST = float(np.finfo(np.float16).max)
@@ -122,7 +123,9 @@ class _Halving:
         is_known = node.domain in DOMAINS and all(_dtype(value) is not None for value in values)
         if not is_known or not places or has_graphs(node) or node in self._exact:
             return False
-        if (node.op_type in NORMS and len(node.outputs) > 1) or _is_square(node) or _states_more(node):
+        if (node.op_type in NORMS and len(node.outputs) > 1) or gives_means(node):
+            return False
+        if _is_square(node) or _states_more(node):
             return False
         moving = [node.inputs[place] for place in places if not _is_constant(node.inputs[place])]
         follows = node.op_type in (FOLLOWING if moving else TABLES) and all(value in self._halves for value in moving)

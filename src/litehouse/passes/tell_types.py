@@ -33,7 +33,11 @@ OPERANDS: dict[str, tuple[tuple[int, ...], ...]] = {
     **dict.fromkeys(("SimplifiedLayerNormalization", "SkipGroupNorm", "SkipLayerNormalization"), FIRST),
     **dict.fromkeys(("SkipSimplifiedLayerNormalization", "TransposeMatMul", "Trilu", "UnfoldTensor"), FIRST),
 }
-MEANS = {"SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}  # may give some, of another type, at 1 and 2
+# The results that are means and the like, always of 32 bits.
+MEANS = {
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), (1, 2)),
+    "SimplifiedLayerNormalization": (1,),
+}
 
 
 class TellTypesPass(ir.passes.InPlacePass):
@@ -51,11 +55,17 @@ class TellTypesPass(ir.passes.InPlacePass):
         return ir.passes.PassResult(model, any(value.dtype is not None for node in left for value in node.outputs))
 
 
+def gives_means(node: ir.Node) -> bool:
+    """Whether a norm gives a mean or the like, too."""
+    return any(node.outputs[place].name for place in MEANS.get(node.op_type, ()) if place < len(node.outputs))
+
+
 def _tell(node: ir.Node) -> None:
-    if node.op_type in MEANS and any(value.name for value in node.outputs[1:3]):
-        return
-    wanted = OPERANDS[node.op_type]
+    wanted, means = OPERANDS[node.op_type], MEANS.get(node.op_type, ())
     for number, value in enumerate(node.outputs):
+        if number in means:
+            value.type = ir.TensorType(ir.DataType.FLOAT) if value.type is None else value.type
+            continue
         places = wanted[number] if number < len(wanted) else (0,)
         given = (node.inputs[place] for place in places if place < len(node.inputs))
         operand = next((each for each in given if each is not None), None)
