@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -194,6 +195,26 @@ def test_a_stream_for_captures_stays_one(monkeypatch):
     gc.collect()
     assert [streams.stream_for(second, gpu, captures=True), streams.stream_for(second, gpu)] == [(1, gpu), (0, gpu)]
     assert streams.stream_for(third, gpu, captures=True) == (2, gpu)
+
+
+def test_a_stream_is_free_when_all_that_was_captured_there_is_gone(monkeypatch):
+    """Torch clears the scratch memory of its stream with each graph: the next owner may be capturing there."""
+    free, notes = [], []
+    monkeypatch.setattr(streams, "_free", {(0, True): free})
+    monkeypatch.setattr(streams, "_made", lambda _: 0)
+    monkeypatch.setattr(torch.cuda, "ExternalStream", lambda handle, device: "a stream")
+    session = litehouse.load(mlp(2), engine="torch", cache=False)
+    runner, x = session._builds.current.take(), np.ones((2, 4), "f")
+    for _ in range(2):  # by what is captured first, then by arrays
+        runner.run([x])
+    (piece,) = runner._parts
+    graphs = [piece.latest.own.graph, runner._shortcuts[(2, 4),]._arrays.recording.graph]
+    for graph in graphs:
+        weakref.finalize(graph, lambda: notes.append(list(free)))
+    assert streams.stream_for(runner, torch.device("cuda", 0), captures=True) == "a stream"
+    del piece, graphs, graph, runner
+    assert notes == [[], []]
+    assert free == ["a stream"]
 
 
 def test_a_stream_is_free_again_where_its_new_owner_gives_up(monkeypatch):

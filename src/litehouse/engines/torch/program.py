@@ -167,10 +167,15 @@ class TorchRunner:
         self._at_work = functools.partial(_working, self._stream, program.precision, self._path)
         self._staging: dict[int, Tensor] = {}
         self._waiting: set[Step] = set()
+        self._parts: list[Piece | Step] = []
         self._shortcuts: dict[Sizes, Shortcut] = {}
         self._last: Any = self._stream  # that something of this runner went to
         self._reading: Any = None  # the event at which the device has read what a run without an end staged for it
         self._cut()
+
+    def __del__(self) -> None:
+        """Let go of what was captured before others get the stream: torch 2.12 clears its scratch memory meanwhile."""
+        self._parts, self._shortcuts = [], {}
 
     def _cut(self) -> None:
         lowered = self._program.lowered
