@@ -14,7 +14,7 @@ from onnx_models import mlp
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch import driver, streams  # noqa: E402
+from litehouse.engines.torch import driver, program, streams  # noqa: E402
 from litehouse.engines.torch.captures import recording  # noqa: E402
 
 
@@ -61,6 +61,24 @@ def runner(notes, monkeypatch):
 
 
 BEFORE, AFTER = ["runner waits for caller"], ["caller uses memory", "caller waits for runner"]
+
+
+def test_outputs_are_memory_of_the_caller_s_stream(runner, notes, monkeypatch):
+    """Nothing but its own order keeps that from others while the caller uses it."""
+    place = ["caller"]
+
+    @contextlib.contextmanager
+    def on(stream):
+        place.append(stream.name)
+        yield
+        place.pop()
+
+    monkeypatch.setattr(torch.cuda, "stream", on)
+    copy = program.unless_wrong
+    monkeypatch.setattr(program, "unless_wrong", lambda *given: notes.append(f"copy on {place[-1]}") or copy(*given))
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    runner.run_tensors([runner.example])
+    assert notes == [*BEFORE, "run", *AFTER, "copy on caller"]
 
 
 def test_the_run_is_in_line(runner, notes, monkeypatch):

@@ -265,15 +265,18 @@ class TorchRunner:
             return shortcut.run_tensors(inputs, stream)
         with self._in_line() as caller, self._at_work():
             frame = self._filled(inputs)
-            given = self._program.lowered.block.outputs
-            outputs = [unless_wrong(frame.on_device(slot), frame.wrong) for slot in given]
+            results = [frame.on_device(slot) for slot in self._program.lowered.block.outputs]
             self._find_shortcut(inputs)
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
                     self._reading = self._stream.record_event()
-                for tensor in outputs:
-                    tensor.record_stream(caller)  # which uses the memory, while it is this runner's stream that has it
-            return outputs
+                for tensor in results:
+                    tensor.record_stream(caller)  # memory of the expandable kind is unmapped behind what reads it
+            self._follow(caller)
+            # What the caller gets is memory of that stream. Where torch is told that a stream uses memory of another
+            # one, it forgets that if a thread captures then, and when the memory is let go of.
+            with torch.cuda.stream(caller):
+                return [unless_wrong(result, frame.wrong) for result in results]
 
     @contextlib.contextmanager
     def _in_line(self) -> Iterator[Any]:
