@@ -20,14 +20,6 @@ _pools: dict[int, torch.cuda.MemPool] = {}  # by the number of the GPU; never le
 
 def take_scratch(place: torch.device) -> None:
     """Let this thread have it for the current stream, from our pool, unless it has some. One thread at a time."""
-    try:
-        _take(place)
-    except RuntimeError:  # too little memory, of which CUDA's libraries say so in words of their own
-        torch.cuda.empty_cache()  # torch lets go of what it keeps for its own memory, but not for that of a pool
-        _take(place)
-
-
-def _take(place: torch.device) -> None:
     bias, found = torch.zeros(SIZE, device=place), torch.zeros(SIZE, SIZE, device=place)
     factor = torch.zeros(SIZE, SIZE, device=place)
     with _pooled(place):
@@ -45,5 +37,6 @@ def _pooled(place: torch.device) -> Iterator[None]:
         _pools[place.index] = torch.cuda.MemPool()
         # Not destroyed with the interpreter either: where that fails, as beside a capture, it ends the process.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_pools[place.index]))
+    torch.cuda.empty_cache()  # torch lets go of nothing for memory of a pool; a capture that begins does it in any case
     with torch.cuda.use_mem_pool(_pools[place.index], place):
         yield
