@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
 from litehouse.engines.torch.captures import Capture, recording  # noqa: E402
-from litehouse.engines.torch.frame import Block, Step  # noqa: E402
+from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
 ASIDE, SCRATCH, BACK = "its stream waits for the caller's", "scratch memory", "the caller's stream waits for its"
@@ -95,6 +95,23 @@ def test_each_thread_has_run_what_it_captures(notes: list[tuple[str, bool, bool]
         thread.join()
         captured = [SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, RUN, END, BACK]
         assert [what for what, *_ in notes] == [RUN, *captured, *captured]
+
+
+def test_what_other_ranks_owe_is_there_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To capture waits for the whole GPU: nobody would notice meanwhile that a rank is missing."""
+    runner, happens = runner_of(SQUARE), list[str]()
+    (piece,), frame = runner._parts, runner._program.frame([torch.from_numpy(numbers(0))])
+    run = Frame.run_noted
+
+    def noted(self: Frame, steps: Any) -> None:
+        happens.append(RUN)
+        run(self, steps)
+
+    monkeypatch.setattr(Frame, "run_noted", noted)
+    frame.finish = lambda: happens.append(SYNCHRONIZE)
+    Capture(piece.work, frame, ())
+    assert (happens[0], happens[1:].count(SYNCHRONIZE)) == (SYNCHRONIZE, 0)
+    assert RUN in happens
 
 
 def test_nothing_is_freed_and_nobody_waits_from_end_to_end(

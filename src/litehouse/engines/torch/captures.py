@@ -126,6 +126,8 @@ class Capture:
             KernelsError: No kernels can be made for it.
         """
         self._work, self._place = work, frame.place
+        if frame.finish is not None:
+            frame.finish()  # to capture waits for the whole GPU, and so for other ranks, of which one may be missing
         with _capturing:
             with _aside(work, frame.place) as runs_on:
                 self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
