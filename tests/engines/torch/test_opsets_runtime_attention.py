@@ -81,6 +81,21 @@ def test_multi_head_attention_with_other_masks(mask: str, causal: int) -> None:
     agrees("MultiHeadAttention", inputs, num_heads=HEADS, unidirectional=causal, **RUNTIME)
 
 
+@pytest.mark.parametrize("mask", [None, np.ones((2, 3), np.int32)])
+def test_multi_head_attention_in_order_to_fewer_keys(mask: np.ndarray | None) -> None:
+    """The first query attends to the first key alone."""
+    agrees("MultiHeadAttention", [*parts(3), None, mask], num_heads=HEADS, unidirectional=1, **RUNTIME)
+
+
+def test_multi_head_attention_of_one_query_in_order() -> None:
+    q, k, v = parts()
+    agrees("MultiHeadAttention", [q[:, :1], k, v], num_heads=HEADS, unidirectional=1, **RUNTIME)
+
+
+def test_multi_head_attention_in_order_to_more_keys_is_left_to_onnx_runtime() -> None:
+    agrees("MultiHeadAttention", parts(8), num_heads=HEADS, unidirectional=1, lacks=True, **RUNTIME)
+
+
 def test_multi_head_attention_with_a_mask_of_the_cache() -> None:
     mask = np.ones((2, 11), np.int32)
     mask[0, :4] = 0

@@ -53,7 +53,7 @@ def with_past(
     if past is not None:
         k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
     added = _added(q, k, padding, attention_bias, masked)
-    found = _attended(q, k, v, added, scale, is_causal=is_causal)
+    found = _attended(q, k, v, added, scale, _places_of(past) if is_causal else None)
     return found, torch.stack([k, v]) if k.shape == v.shape else None
 
 
@@ -79,9 +79,17 @@ def _is_there(padding: Tensor, batch: int, places: int) -> Tensor:
     return is_there if len(padding) == batch else is_there & (columns >= padding[batch:].unsqueeze(-1))
 
 
-def _attended(q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, scale: float | None, *, is_causal: bool) -> Tensor:
-    past, windows = k.shape[2] - q.shape[2], (UNBOUNDED, UNBOUNDED)
-    masks = mask_of(q, k, added, None, past=past if is_causal else 0, is_causal=is_causal, windows=windows)
+def _places_of(past: Tensor | None) -> int:
+    """How many places came before."""
+    return 0 if past is None else past.shape[-2]
+
+
+def _attended(
+    q: Tensor, k: Tensor, v: Tensor, added: Tensor | None, scale: float | None, causal_from: int | None = None
+) -> Tensor:
+    """What is found by heads; by the first query up to a place, and by each other up to one more, if that is told."""
+    is_causal, windows = causal_from is not None and q.shape[2] > 1, (UNBOUNDED, UNBOUNDED)  # a single one finds all
+    masks = mask_of(q, k, added, None, past=causal_from or 0, is_causal=is_causal, windows=windows)
     return attended(q, k, v, masks, scale or None).transpose(1, 2).flatten(2)
 
 
@@ -105,12 +113,14 @@ def multi_head_attention(
     if outputs > 3 or (bias is not None and (k is None or k.ndim != 3)):
         raise LackingError("MultiHeadAttention that gives its scores, or with a bias and keys by heads")
     q, k, v = _parts(q, k, v, bias, num_heads)
+    if unidirectional and 1 < q.shape[2] < k.shape[2]:  # ONNX Runtime's kernel lets the last query attend to all keys
+        raise LackingError("MultiHeadAttention in order, to more keys than there are queries")
     if past_key is not None and past_value is not None:
         k, v = torch.cat([past_key, k], 2), torch.cat([past_value, v], 2)
     if padding is not None and padding.ndim == 1 and len(padding) != len(q):
         raise LackingError("MultiHeadAttention with places of padding")
     added = _added(q, k, padding, attention_bias, mask_filter_value)
-    return _attended(q, k, v, added, scale, is_causal=bool(unidirectional)), k, v
+    return _attended(q, k, v, added, scale, _places_of(past_key) if unidirectional else None), k, v
 
 
 def _parts(
@@ -167,7 +177,7 @@ def decoder_attention(
         if k.ndim != 4 or attention_bias is not None:
             raise LackingError("DecoderMaskedMultiHeadAttention without a cache")
         q = heads(q if bias is None else q + bias[: q.shape[-1]], num_heads)
-        return (_attended(q, k, v, _added(q, k, padding, None, mask_filter_value), scale, is_causal=False),)
+        return (_attended(q, k, v, _added(q, k, padding, None, mask_filter_value), scale),)
     if past_size is None or not past_present_share_buffer:
         raise LackingError("DecoderMaskedMultiHeadAttention with a cache that grows")
     q, k, v = _parts(q, k, v, bias, num_heads)
@@ -175,4 +185,4 @@ def decoder_attention(
     present = [old.slice_scatter(new, 2, place, place + 1) for old, new in ((past_key, k), (past_value, v))]
     k, v = (whole[:, :, : place + 1] for whole in present)
     added = _added(q, k, padding, attention_bias, mask_filter_value)
-    return _attended(q, k, v, added, scale, is_causal=False), *present
+    return _attended(q, k, v, added, scale), *present
