@@ -9,6 +9,7 @@ from engines.torch.against import on_torch, one_op
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from litehouse.engines.torch.ops.pooling import max_roi_pool
+from litehouse.engines.torch.ops.position_bias import relative_position_bias
 from litehouse.engines.torch.ops.quantised import dynamic_quantize_linear
 from litehouse.engines.torch.ops.sampling import roi_align
 
@@ -30,6 +31,8 @@ def test_no_division_by_a_number_where_the_last_bit_decides() -> None:
             roi_align(x, rois, image, output_height=7, output_width=7, sampling_ratio=samples)
         max_roi_pool(x, torch.tensor([[0.0, 0, 0, 8, 8]]), pooled_shape=[7, 7])
         dynamic_quantize_linear(x)
+        count = torch.tensor([90])  # 80 is half of the way from 8 to 800
+        relative_position_bias(torch.ones(16, 1), count, count, max_distance=800)
 
 
 def test_sums_of_16_bits() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F  # noqa: N812  (as torch's own documentation has it)
 
 from litehouse.engines.torch.ops.attention import heads
+from litehouse.engines.torch.ops.common import divided
 from litehouse.engines.torch.registry import MICROSOFT, LackingError, op
 from litehouse.engines.torch.values import Tensor
 
@@ -27,7 +26,8 @@ def relative_position_bias(
         buckets //= 2
         bucket, distance = (distance < 0) * buckets, distance.abs()
     exact = buckets // 2
-    far = (distance.clamp(min=1) / exact).log() / math.log(max_distance / exact) * (buckets - exact)
+    most = torch.full((), max_distance / exact, device=table.device)
+    far = divided(distance.clamp(min=1).float(), exact).log() / most.log() * (buckets - exact)
     far = (exact + far.long()).clamp(max=buckets - 1)
     bucket = bucket + torch.where(distance < exact, distance.clamp(min=0), far)
     # The table is by heads, whatever its sizes say: that is how the optimiser writes it.
