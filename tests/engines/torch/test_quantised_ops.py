@@ -6,7 +6,7 @@ import torch
 from engines.torch import against_runtime
 from engines.torch.against import agrees, numbers, one_op
 from engines.torch.far import Apart
-from engines.torch.quantised_cases import CASES, FOUR_BITS, Case, scales, small
+from engines.torch.quantised_cases import CASES, FOUR_BITS, Case, one, scales, small
 from formats.onnx_runs import direct
 from onnx import helper
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -73,6 +73,21 @@ def test_traced(name: str) -> None:
         others = [None if value is None else value.flip(0) if value.ndim else value for value in inputs]
         for actual, expected in zip(traced(*others), function(*others), strict=True):
             assert torch.equal(actual, expected)
+
+
+@pytest.mark.parametrize("name", ["attention uint8 ends 0", "attention int8 keys 1", "attention uint8 past", "product"])
+def test_floats_of_16_bits(name: str) -> None:
+    """ONNX Runtime has these on a GPU alone: results are of 16 bits, too."""
+    given = [small(3, 40), small(40, 9, dtype="int8", seed=1), one(0.02), scales(9), one(99, "uint8"), None, numbers(9)]
+    case = CASES.get(name) or Case("MatMulIntegerToFloat", given)
+    halves = [array.astype("f2") if array is not None and array.dtype == "f4" else array for array in case.inputs]
+    found, expected = (
+        results(case, parts(case)[0], [None if array is None else as_tensor(array) for array in inputs])
+        for inputs in (halves, case.inputs)
+    )
+    for ours, wanted in zip(found, expected, strict=True):
+        assert ours.dtype == torch.float16
+        torch.testing.assert_close(ours.float(), wanted, rtol=1e-2, atol=1e-2)
 
 
 def groups(columns: int, count: int) -> np.ndarray:

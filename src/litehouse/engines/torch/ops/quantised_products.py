@@ -18,8 +18,8 @@ def matmul_integer_to_float(
     b_zero: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    found = product(a, b, a_zero, b_zero).float() * (by_row(a_scale) * b_scale)
-    return found if bias is None else found + bias
+    found = product(a, b, a_zero, b_zero).float() * (by_row(a_scale).float() * b_scale.float())
+    return (found if bias is None else found + bias).to(a_scale.dtype)
 
 
 @op("DynamicQuantizeMatMul", domain=MICROSOFT)
