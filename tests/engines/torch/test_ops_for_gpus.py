@@ -141,6 +141,10 @@ def test_convolutions_with_channels_last(group: int) -> None:
     gives("NhwcFusedConv", inputs, total, activation="Relu", tolerance=1e-4, **options)
 
 
+def test_products_of_16_bits_without_a_sign() -> None:
+    is_refused("MatMulInteger16", [np.ones((3, 4), np.uint16), np.ones((4, 2), np.int16)])
+
+
 def test_skips_of_other_axes() -> None:
     inputs = [numbers(2, 4, 3, 4), numbers(4), numbers(4), numbers(2, 1, 1, 4)]
     is_refused("SkipGroupNorm", inputs, groups=2, activation=0, channels_last=0)

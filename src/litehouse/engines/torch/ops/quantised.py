@@ -67,6 +67,8 @@ def dynamic_quantize_linear(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @op("MatMulInteger16", domain=MICROSOFT)
 @op("MatMulInteger")
 def matmul_integer(a: Tensor, b: Tensor, a_zero: Tensor | None = None, b_zero: Tensor | None = None) -> Tensor:
+    if torch.int32 in (a.dtype, b.dtype):  # so numbers of 16 bits without a sign arrive
+        raise LackingError("MatMulInteger16 of numbers without a sign")
     return product(a, b, a_zero, b_zero).long().int()
 
 
