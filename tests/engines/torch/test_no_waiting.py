@@ -102,6 +102,13 @@ def ints(*numbers: int) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.int32)
 
 
+def test_one_element_by_its_places() -> None:
+    found = find_op("", "GatherND", 13)
+    assert found is not None
+    check(found, [floats(2, 3, 4), torch.tensor([1, 2, 3])])
+    check(found, [floats(2, 3, 4), torch.tensor([1])])
+
+
 PARTS = [floats(2, 3, 64), floats(2, 3, 32), floats(2, 3, 32)]
 TOKENS = [each[:, :1] for each in PARTS]
 TURNS = [floats(9, 8), floats(9, 8)]

@@ -31,6 +31,9 @@ def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 @op("GatherND")
 @op("GatherND", domain=MICROSOFT)
 def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+    if indices.ndim == 1 and not batch_dims:  # torch asks for the number of an index that is a single one
+        one: Tensor = gather_nd(x, indices.unsqueeze(0))
+        return one.squeeze(0)
     depth = indices.shape[-1]
     if batch_dims + depth > x.ndim:
         raise IndexError(f"indices of {depth} numbers behind {batch_dims} axes of {x.ndim}")
