@@ -9,11 +9,12 @@ import pytest
 import torch
 from engines.torch.far import Apart
 from engines.torch.onnx_cases import all_cases, array_of
+from engines.torch.quantised_cases import CASES as QUANTISED
 
 from litehouse.engines.torch.frame import WIDER
 from litehouse.engines.torch.ops.pooling import max_roi_pool
 from litehouse.engines.torch.ops.sampling import roi_align
-from litehouse.engines.torch.registry import LackingError, Op, find_op
+from litehouse.engines.torch.registry import MICROSOFT, LackingError, Op, find_op, table
 from litehouse.engines.torch.values import as_tensor
 
 # Ops that give what is known on the CPU.
@@ -114,21 +115,37 @@ TOKENS = [each[:, :1] for each in PARTS]
 TURNS = [floats(9, 8), floats(9, 8)]
 OLD = [floats(2, 2, 6, 16), floats(2, 2, 6, 16)]
 SHARED = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
-X, WEIGHT = floats(2, 3, 8), floats(8, 24)
+X, WEIGHT, BYTES = floats(2, 3, 8), floats(8, 24), torch.arange(24, dtype=torch.uint8).reshape(3, 8)
 SINGLE = [None, None, None]
 GATES = {"activation": 1, "groups": 2}
+CLIP = {"activation": "Clip", "activation_params": [0.0, 1.0]}
 RUNTIME: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("Attention", [X, WEIGHT, floats(24), ints(3, 2), floats(2, 2, 2, 4, 4)], {"num_heads": 2, "unidirectional": 1}),
     ("Attention", [X, WEIGHT, None, ints(3, 2, 0, 1)], {"num_heads": 2}),
+    ("BiasAdd", [X, floats(8), X], {}),
+    ("BiasGelu", [X, floats(8)], {}),
     ("BiasSoftmax", [X, floats(3, 8)], {"axis": 2, "is_inner_broadcast": 0}),
+    ("BiasSplitGelu", [X, floats(8)], {}),
     ("BranchwiseRMSNorm", [X, floats(8)], {"num_branches": 2}),
+    ("ComplexMul", [floats(3, 2), floats(2, 3, 2)], {}),
     ("ComplexMulConj", [floats(3, 2), floats(2, 3, 2)], {}),
+    ("ConvTransposeWithDynamicPads", [floats(2, 4, 5, 6), floats(4, 3, 3, 3), ints(1, 0, 1, 2)], {"strides": [2, 1]}),
     ("CropAndResize", [floats(2, 3, 4, 5), floats(3, 4), ints(0, 1, 1), ints(2, 3)], {}),
     ("CropAndResize", [floats(2, 3, 4, 5), floats(3, 4), ints(0, 1, 1), ints(1, 3)], {"mode": "nearest"}),
     ("DecoderMaskedMultiHeadAttention", [X[:, :1]] * 3 + SINGLE[:2] + [floats(2, 2, 5, 4)] * 2 + [ints(3)], {}),
+    ("DynamicQuantizeMatMul", [X, BYTES.t(), floats(3), ints(3).byte(), floats(3)], {}),
     ("EmbedLayerNormalization", [ints(1, 2).reshape(1, 2), None, X[0], X[1], None, X[0, 0], X[0, 0]], {}),
+    ("ExpandDims", [X, ints(1)], {}),
+    ("FastGelu", [X, floats(8)], {}),
+    ("FusedConv", [floats(2, 4, 5, 5), floats(3, 4, 3, 3), floats(3), floats(2, 3, 3, 3)], CLIP),
+    ("FusedGemm", [X[0], floats(8, 3), floats(3)], {"activation": "LeakyRelu", "activation_alpha": 0.1}),
+    ("FusedMatMul", [X, X], {"transB": 1, "alpha": 0.5}),
+    ("FusedMatMulActivation", [X, floats(8, 3)], {"activation": "Tanh"}),
+    ("GatedAdd", [X, X, X[..., :1]], {}),
     ("GatedRMSNorm", [X, floats(4), X], {}),
     ("GatedRelativePositionBias", [X, floats(8), floats(1, 2, 3, 3), floats(4, 8), floats(8), X[:1, :2, :1, None]], {}),
+    ("Gelu", [X], {}),
+    ("GemmFastGelu", [X, floats(8, 3), floats(3)], {}),
     ("GroupNorm", [floats(2, 3, 4, 8), floats(8), floats(8)], GATES),
     ("GroupQueryAttention", [*PARTS, None, None, ints(2, 1), ints(3), *TURNS], SHARED),
     ("GroupQueryAttention", [*TOKENS, *OLD, ints(6, 3), ints(7), *TURNS], SHARED),
@@ -140,14 +157,22 @@ RUNTIME: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("LinearAttention", [X, X, X, None, X[..., :2], X[..., :2]], {"q_num_heads": 2, "kv_num_heads": 2}),
     ("LinearAttention", [X, X, X, None, X], {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "gated"}),
     ("MRotaryEmbedding", [floats(2, 2, 3, 16), torch.ones(3, 2, 3).long(), *TURNS], {"mrope_section": [4, 2, 2]}),
+    ("MatMulIntegerToFloat", [BYTES, BYTES.t(), floats(1), floats(3), ints(9).byte(), None, floats(3)], {}),
     ("MoE", [X, floats(6, 4), floats(4, 5, 8), floats(4, 5), floats(4, 8, 5)], {"k": 2}),
     ("MoE", [X[0, :1], floats(1, 4), floats(4, 5, 8), floats(4, 5), floats(4, 8, 5)], {"k": 2}),
     ("MultiHeadAttention", [floats(2, 3, 2, 3, 4), None, None, None, ints(3, 2)], {"num_heads": 2}),
     ("NhwcConv", [floats(2, 5, 5, 4), floats(3, 3, 3, 4)], {}),
+    ("NhwcFusedConv", [floats(2, 5, 5, 4), floats(3, 4, 3, 3)], CLIP),
+    ("QuickGelu", [X], {}),
     ("RelativePositionBias", [floats(8, 2), torch.tensor([5]), torch.tensor([5])], {"max_distance": 9}),
     ("Rfft", [X], {}),
+    ("RotaryEmbedding", [floats(2, 3, 32), torch.ones(2, 3).long(), *TURNS], {"interleaved": 1}),
+    ("RotaryEmbedding", [floats(2, 2, 3, 16), torch.ones(1).long(), *TURNS], {}),
     ("ScaledSiLU", [X, torch.tensor(2.0)], {}),
     ("SkipGroupNorm", [floats(2, 3, 4, 8), floats(8), floats(8), floats(2, 8), floats(8)], GATES),
+    ("SkipLayerNormalization", [X, X[0], floats(8), floats(8), floats(8)], {"outputs": 4}),
+    ("SkipSimplifiedLayerNormalization", [X, X, floats(8), floats(8)], {"outputs": 4}),
+    ("UnfoldTensor", [X], {"size": 2}),
 ]
 
 
@@ -158,3 +183,11 @@ def test_op_of_onnx_runtime(place: int) -> None:
     assert found is not None
     needed = {"num_heads": 2, "past_present_share_buffer": 1} if "Decoder" in op or "Gated" in op else {}
     check(found, inputs, **{name: value for name, value in needed.items() if name in found.attributes}, **attributes)
+
+
+def test_every_op_of_onnx_runtime_is_here() -> None:
+    """Or is among the quantised ones, or is one of ONNX's, too."""
+    here = {*(op for op, _, _ in RUNTIME), *(case.op for case in QUANTISED.values()), "Unique"}  # that is known
+    rows = [(domain, name, each.function) for (domain, name), found in table().items() for each in found]
+    functions = {function for domain, name, function in rows if not domain or name in here}
+    assert not {name for domain, name, function in rows if domain == MICROSOFT and function not in functions}
