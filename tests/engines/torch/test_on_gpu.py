@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from engines.torch.against import one_op
 from engines.torch.against_runtime import whole
+from engines.torch.quantised_cases import CASES
 
 import litehouse
 from conftest import REAL_GPU
@@ -40,6 +42,27 @@ def test_no_warnings(form: str) -> None:
         runner = TorchEngine().compile(read(data), options, is_plain=True, form=form, precision="fp32").bind()
         for _ in range(3):
             np.testing.assert_allclose(runner.run([x])[0], wanted, 1e-5)
+
+
+EXACT = ["QLinearAdd", "QLinearAveragePool", "QLinearConcat", "QLinearConv", "QLinearMul", "QLinearSigmoid"]
+
+
+@pytest.mark.parametrize("op", EXACT)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_made_kernels_round_as_torch_s_own(op: str) -> None:
+    case = next(each for each in CASES.values() if each.op == op)
+    data = one_op(op, case.inputs, domain="com.microsoft", dtypes=case.dtypes, known=case.known, more=case.attributes)
+    given = [array for place, array in enumerate(case.inputs) if array is not None and place not in case.known]
+    options = Options(engine="torch", device="gpu", cache=False)
+    results = []
+    for form in ("", "compiled"):
+        runner = TorchEngine().compile(read(data), options, form=form, precision="fp32").bind()
+        results.append([runner.run(given)[0] for _ in range(3)][-1])
+    plain, made = results
+    if plain.dtype.kind == "f":
+        np.testing.assert_allclose(made, plain, 1e-5, 1e-5)
+    else:
+        np.testing.assert_array_equal(made, plain)
 
 
 def _side_by_side(count: int, work: Callable[[int], None]) -> None:

@@ -14,6 +14,8 @@ from litehouse.errors import EngineError
 Function = Callable[..., list[Tensor]]
 # What was made before is found in its own folder, and nowhere else: not on a server, nor where all users can write.
 TRUSTED = {"fx_graph_cache": True, "fx_graph_remote_cache": False, "cpp_cache_precompile_headers": False}
+# Divisions whose last bit is right, and no product and sum in one: by names of torch's versions, which differ.
+EXACT = ("eager_numerics.division_rounding", "emulate_divison_rounding", "emulate_precision_casts")
 
 
 class KernelsError(EngineError):
@@ -84,7 +86,7 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
 
     graph: Any = make_fx(function)(*examples)
     # Left to itself, the compiler puts channels last wherever there are convolutions, which 32 bits do not gain from.
-    settings = {"triton.cudagraphs": False, "layout_optimization": is_last, **TRUSTED}
+    settings = {"triton.cudagraphs": False, "layout_optimization": is_last, **TRUSTED, **_exact(graph)}
     # It looks for what it made before only where sizes might be unknown, though here none is.
     sizes = FakeTensorMode(
         shape_env=ShapeEnv(assume_static_by_default=True), static_shapes=True, allow_non_fake_inputs=True
@@ -93,3 +95,11 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
     with tracing(TracingContext(sizes)), unwarned("TensorFloat32 tensor cores"):  # the caller's precision decides
         made: Function = make(graph, stand_ins, options=settings)
     return made
+
+
+def _exact(graph: Any) -> dict[str, bool]:
+    """What lets kernels compute as torch's own do, bit by bit: where numbers are rounded, a bit can be a whole step."""
+    from torch._inductor import config
+
+    is_rounded = any(str(node.target).startswith("aten.round") for node in graph.graph.nodes)
+    return dict.fromkeys(config.get_config_copy().keys() & set(EXACT), True) if is_rounded else {}
