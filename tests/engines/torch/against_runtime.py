@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from engines.torch.onnx_cases import DEVICE, check
+from engines.torch.onnx_cases import DEVICE, check, runs
 from formats.onnx_runs import direct
 from onnx import TensorProto, helper
 
@@ -67,8 +67,7 @@ def run(model: bytes, inputs: Arrays, *, may_lack: Iterable[str] = ()) -> list[n
     from litehouse.engines.torch.engine import TorchEngine
 
     program = TorchEngine().compile(read(model), Options(engine="torch", cache=False, device=DEVICE))
-    runner = program.bind()
-    first, found = (runner.run([array.copy() for array in inputs.values()]) for _ in range(2))
+    first, _, found = runs(program, list(inputs.values()))
     for one, two in zip(first, found, strict=True) if DEVICE == "cpu" else ():
         assert one.tolist() == two.tolist() if one.dtype.kind == "O" else one.tobytes() == two.tobytes()
     lacking = {name.partition(" ")[0] for name in program.lacking}

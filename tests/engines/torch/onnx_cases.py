@@ -1,7 +1,9 @@
 """The cases of ONNX's own test suite for single ops: inputs, and the outputs that ONNX's definition gives."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import onnx
@@ -52,12 +54,21 @@ def run_case(name: str, *, may_lack: bool = False, device: str = DEVICE) -> None
     model = read(case.model.SerializeToString())
     program = TorchEngine().compile(model, Options(engine="torch", cache=False, device=device))
     for inputs, outputs in case.data_sets:
-        found = program.bind().run([array_of(value) for value in inputs])
+        *_, found = runs(program, [array_of(value) for value in inputs])
         if not may_lack:
             assert not program.lacking, f"torch lacks {program.lacking}"
         assert len(found) == len(outputs)
         for actual, expected in zip(found, outputs, strict=True):
             check(actual, array_of(expected), case.rtol, case.atol)
+
+
+def runs(program: Any, inputs: Sequence[Any]) -> list[list[Any]]:
+    """What a program gives in three runs, of which the last replays what was captured, also of a single step."""
+    from litehouse.engines.torch import pieces
+
+    with mock.patch.object(pieces, "MIN_STEPS", 1):
+        runner = program.bind()
+        return [runner.run([array.copy() for array in inputs]) for _ in range(3)]
 
 
 def array_of(value: Any) -> np.ndarray:
