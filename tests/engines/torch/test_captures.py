@@ -15,7 +15,7 @@ from engines.torch.test_shortcut import SQUARE, numbers, runner_of
 torch = pytest.importorskip("torch")
 
 from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
-from litehouse.engines.torch.captures import Capture, recording  # noqa: E402
+from litehouse.engines.torch.captures import Capture, CaptureError, recording  # noqa: E402
 from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
@@ -142,19 +142,53 @@ def test_streams_are_in_line_after_an_error(
             yield
         raise RuntimeError("not ended")
 
-    with pytest.raises(RuntimeError, match="no"):
+    with pytest.raises(CaptureError, match="no"):
         capture.record(before=fail)
     assert [what for what, *_ in notes] == [RUN, SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, BACK]
     monkeypatch.setattr(torch.cuda, "graph", never_ended)
-    with pytest.raises(RuntimeError, match="not ended"):
+    with pytest.raises(CaptureError, match="not ended"):
         capture.record(before=fail)
     assert torch.cuda.current_stream(None) is before
     notes.clear()
     monkeypatch.setattr(captures, "take_scratch", fail)
-    with pytest.raises(RuntimeError, match="no"):
+    with pytest.raises(CaptureError, match="no"):
         capture.record()
     assert [what for what, *_ in notes] == [SYNCHRONIZE, ASIDE, BACK]
     assert gc.isenabled()
+    assert not recording.locked()
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_torch_is_told_of_the_end_of_what_it_could_not_end(
+    is_ended: bool, notes: list[tuple[str, bool, bool]], capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take nothing more from the pool, and give nothing back. Where it has ended a capture, it says so."""
+    told: list[Any] = []
+
+    def end(*given: Any) -> None:
+        if is_ended:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        told.append(("end", *given))
+
+    @contextlib.contextmanager
+    def graph(_: Any, pool: Any = None, stream: Any = None, **__: Any) -> Iterator[None]:
+        yield
+        if pool is None:
+            told.append(("nothing", stream))
+        else:
+            raise RuntimeError("CUDA error: invalidated\nmore of it")
+
+    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *given: told.append(("release", *given)), raising=False)
+    monkeypatch.setattr(torch.cuda, "graph", graph)
+    monkeypatch.setattr(capture, "_place", torch.device("cuda:1"))
+    own = capture._work.stream
+    monkeypatch.setattr(capture, "_work", replace(capture._work, pool=(0, 7)))
+    with pytest.raises(CaptureError, match="invalidated") as caught:
+        capture.record()
+    assert str(caught.value) == "CUDA error: invalidated"  # without torch's long advice
+    assert told == ([] if is_ended else [("end", 1, (0, 7)), ("release", 1, (0, 7)), ("nothing", own)])
+    assert [what for what, *_ in notes][-1] == BACK
     assert not recording.locked()
 
 

@@ -18,6 +18,7 @@ from onnx import helper
 
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces
+from litehouse.engines.torch.captures import CaptureError
 from litehouse.engines.torch.engine import TorchEngine
 from onnx_models import model
 
@@ -140,6 +141,29 @@ def test_sizes_that_are_too_large_to_be_captured_run_step_by_step(
     assert captured == ["Relu Add"]
     assert len(tries) == 1
     assert caplog.messages == ["sizes are not captured, and their steps run one by one: Add: no room"]
+
+
+@pytest.mark.parametrize("failures", [1, pieces.MAX_TRIES, pieces.MAX_TRIES + 1])
+def test_captures_that_fail(failures: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """What somebody else does may be why, so that it is tried again, but not for ever."""
+    record, tries = pieces.Capture.record, []
+
+    def fail(self: Any, *rest: Any, **options: Any) -> Any:
+        tries.append(self)
+        if len(tries) <= failures:
+            raise CaptureError("an op waits for the GPU")
+        return record(self, *rest, **options)
+
+    monkeypatch.setattr(pieces.Capture, "record", fail)
+    runner = chain()
+    monkeypatch.setattr(runner, "_find_shortcut", lambda _: None)
+    for _ in range(2 * pieces.MAX_TRIES + 4):
+        check_chain(runner, 2)
+    (piece,) = runner._parts
+    assert len(tries) == min(failures + 1, pieces.MAX_TRIES)
+    assert (piece.latest is not None) == (failures < pieces.MAX_TRIES)
+    told = "sizes are not captured, and their steps run one by one: an op waits for the GPU"
+    assert caplog.messages == [told] * min(failures, pieces.MAX_TRIES)
 
 
 def test_one_step_is_no_piece(captured: list[str]) -> None:

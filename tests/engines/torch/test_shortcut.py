@@ -14,7 +14,7 @@ from onnx import helper
 import litehouse
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces, shortcut
-from litehouse.engines.torch.captures import Capture
+from litehouse.engines.torch.captures import Capture, CaptureError
 from litehouse.engines.torch.engine import TorchEngine
 from onnx_models import model, node
 
@@ -280,13 +280,15 @@ def test_nobody_takes_the_result_of_a_wrong_run_for_right(dtype: str) -> None:
         assert spoilt.all()
 
 
-def test_without_memory_for_the_short_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("no"), CaptureError("no")])
+def test_without_the_short_ways(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no memory for them, or they cannot be captured."""
     runner, given, record, tries = runner_of(SQUARE), aligned(numbers(1)), Capture.record, []
 
     def short(self: Capture, tensors: Any = None, **rest: Any) -> Any:
         if tensors or rest:
             tries.append(self)
-            raise torch.OutOfMemoryError("no")
+            raise error
         return record(self)
 
     monkeypatch.setattr(Capture, "record", short)

@@ -23,6 +23,7 @@ from litehouse.engines.torch.doubts import Wrong
 from litehouse.engines.torch.frame import Frame, Step
 from litehouse.engines.torch.scratch import take_scratch
 from litehouse.engines.torch.values import Tensor, pinned
+from litehouse.errors import EngineError, RankError
 
 Key = tuple[Any, ...]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
@@ -38,6 +39,10 @@ class WaitsError(Exception):
         """Take those steps."""
         super().__init__()
         self.steps = steps
+
+
+class CaptureError(EngineError):
+    """Steps can run, but torch cannot capture them: an op waits for the GPU on its own, or somebody else did."""
 
 
 class Graph(Protocol):
@@ -157,6 +162,9 @@ class Capture:
             tensors: What they read instead of the memory for inputs; of the same sizes and strides.
             before: What is captured before them.
             after: What is captured behind them, on the frame with the outputs.
+
+        Raises:
+            CaptureError: They cannot be captured, or not now.
         """
         run, work = self._run, self._work
 
@@ -174,14 +182,26 @@ class Capture:
                 outputs = {slot: tensor.clone() for slot, tensor in _given(work, done).items()}  # no views
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
             self._warm_up()
-            graph = torch.cuda.CUDAGraph()
-            with recording, unwarned("The CUDA Graph is empty"), _nothing_freed():  # as where all outputs are views
-                torch.cuda.synchronize(self._place)  # replays may use the same scratch memory, on streams of callers
-                with _aside(work, self._place):  # torch itself stays there where a capture cannot be ended
-                    take_scratch(self._place)
-                    with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
-                        done = whole()
+            try:
+                graph, done = self._captured(whole)
+            except RankError:
+                raise
+            except (EngineError, RuntimeError) as error:
+                raise CaptureError(str(error).partition("\n")[0]) from error
             return Recording(graph, _given(work, done), done.wrong)
+
+    def _captured(self, whole: Callable[[], Frame]) -> tuple[Any, Frame]:
+        work, place, graph = self._work, self._place, torch.cuda.CUDAGraph()
+        with recording, unwarned("The CUDA Graph is empty"), _nothing_freed():  # as where all outputs are views
+            torch.cuda.synchronize(place)  # replays may use the same scratch memory, on streams of callers
+            with _aside(work, place):  # torch itself stays there where a capture cannot be ended
+                take_scratch(place)
+                try:
+                    with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
+                        return graph, whole()
+                except BaseException:
+                    _end(work, place)
+                    raise
 
     def _warm_up(self) -> None:
         """Run the steps once as they are, in each thread that captures them: kernels are chosen, and memory is taken.
@@ -333,6 +353,19 @@ def _aside(work: Work, place: torch.device) -> Iterator[Any]:
         before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped
 
 
+def _end(work: Work, place: torch.device) -> None:
+    """End for torch what it could not end itself, as CUDA had ended it before.
+
+    Else all memory that comes free later waits for the end, nothing is captured with this pool any more, and no numbers
+    are drawn outside of captures.
+    """
+    with contextlib.suppress(RuntimeError):  # torch has ended it
+        torch._C._cuda_endAllocateToPool(place.index, work.pool)
+        torch._C._cuda_releasePool(place.index, work.pool)
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=work.stream, capture_error_mode="thread_local"):
+            pass
+
+
 @contextlib.contextmanager
 def _nothing_freed() -> Iterator[None]:
     """Without the collection of garbage: to free memory of a GPU would end what is being captured."""
@@ -350,8 +383,17 @@ def _like(frame: Frame, slot: int) -> Tensor:
     return torch.empty_like(frame.anywhere(slot), device=frame.place)
 
 
-def is_short_of_memory(error: BaseException | None) -> bool:
+def is_short_of_memory(error: BaseException) -> bool:
     """Whether an error comes of too little memory on the device."""
-    while error is not None and not isinstance(error, torch.OutOfMemoryError):
+    return _comes_of(error, torch.OutOfMemoryError)
+
+
+def can_do_without(error: BaseException) -> bool:
+    """Whether what failed need not be captured to be run."""
+    return _comes_of(error, CaptureError, torch.OutOfMemoryError)
+
+
+def _comes_of(error: BaseException | None, *kinds: type[BaseException]) -> bool:
+    while error is not None and not isinstance(error, kinds):
         error = error.__cause__
     return error is not None

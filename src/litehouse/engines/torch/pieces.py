@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from litehouse.device import is_rehearsed
-from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, is_short_of_memory, recording
+from litehouse.engines.torch.captures import (
+    Capture,
+    Key,
+    WaitsError,
+    Work,
+    can_do_without,
+    is_short_of_memory,
+    recording,
+)
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
 from litehouse.engines.torch.values import as_array
@@ -23,6 +31,7 @@ MAX_SEEN = 64  # sizes that are remembered as having been run step by step
 MIN_SEEN = 1  # times that sizes were, before they are captured
 MIN_SEEN_FULL = 32  # times, where another one must make room: to capture takes as long as many runs
 MIN_STEPS = 2  # of a piece that is worth capturing
+MAX_TRIES = 3  # of a capture that fails: what another thread does at the moment can be why
 ON_CPU = False  # whether steps on the CPU are run as if they were captured: only tests gain from it
 
 
@@ -51,7 +60,7 @@ class Piece:
         self._kernels = kernels
         self._captures: dict[Key, Capture] = {}
         self._seen: OrderedDict[Key, int] = OrderedDict()  # sizes that ran step by step, and how often
-        self._left_out: set[Key] = set()  # sizes that are too large to be captured
+        self._failed: Counter[Key] = Counter()  # how often captures of sizes have
         is_gained = stream is not None or kernels is not None or ON_CPU or is_rehearsed()
         self._is_open = len(steps) < MIN_STEPS or not is_gained  # and is never captured
         self.latest: Capture | None = None
@@ -80,7 +89,7 @@ class Piece:
 
     def _is_due(self, key: Key, *, at_once: bool) -> bool:
         """Whether new sizes are captured now; else they are remembered."""
-        if key in self._left_out:
+        if self._failed[key] >= MAX_TRIES:
             return False
         seen = self._seen.pop(key, 0)
         if at_once or seen >= (MIN_SEEN if len(self._captures) < MAX_CAPTURES else MIN_SEEN_FULL):
@@ -103,9 +112,9 @@ class Piece:
             if frame.told is not None and not isinstance(error, RankError):
                 log.warning("steps between ranks are not captured, and run one by one: %s", error)
                 self._is_open = True
-            elif is_short_of_memory(error):  # which it takes beside that of the steps
+            elif can_do_without(error):
                 log.warning("sizes are not captured, and their steps run one by one: %s", error)
-                self._left_out.add(key)
+                self._failed[key] += MAX_TRIES if is_short_of_memory(error) else 1
             else:
                 raise
             return None

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from litehouse.device import MAX_STAGED
-from litehouse.engines.torch.captures import Capture, Recording, is_short_of_memory
+from litehouse.engines.torch.captures import Capture, Recording, can_do_without
 from litehouse.engines.torch.doubts import Wrong, check
 from litehouse.engines.torch.frame import Frame
 from litehouse.engines.torch.values import Tensor, as_array, pinned
@@ -93,7 +93,7 @@ class Shortcut:
         self._stream, self._path, self._at_work = stream, path, at_work
         self._inputs = [(place, capture.inputs[slot]) for place, slot in enumerate(fed) if slot in capture.inputs]
         tensors = [*(own for _, own in self._inputs), *(capture.own.device[slot] for slot in given)]
-        self._has_room = True  # on the device, for more than the capture
+        self._can_capture = True  # more than what there is: the device may have no memory, or torch may fail
         self._is_small = all(tensor.nbytes <= MAX_STAGED for tensor in tensors)
         self._arrays: Arrays | None = None
         self._bound: dict[Place, Recording] = {}
@@ -102,19 +102,19 @@ class Shortcut:
 
     def takes(self, inputs: Sequence[np.ndarray]) -> bool:
         """Whether it is a way for these arrays: large ones are better copied from where they are."""
-        if self._arrays is None and self._is_small and self._has_room:
+        if self._arrays is None and self._is_small and self._can_capture:
             self._arrays = self._made(lambda: Arrays(self.capture, self._fed, self._given, inputs))
         return self._arrays is not None
 
     def _made(self, make: Callable[[], Made]) -> Made | None:
-        """What is captured now; None where the device has no memory for it."""
+        """What is captured now; None where it cannot be."""
         try:
             with self._at_work():
                 return make()
         except EngineError as error:
-            if not is_short_of_memory(error):
+            if not can_do_without(error):
                 raise
-            self._has_room = False
+            self._can_capture = False
             return None
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -164,7 +164,7 @@ class Shortcut:
 
     def _bind(self, key: Place, inputs: Sequence[Tensor]) -> Recording | None:
         """What reads the inputs where they are; None where that is not worth it yet, or cannot be."""
-        if len(self._bound) == MAX_BOUND or not self._has_room:
+        if len(self._bound) == MAX_BOUND or not self._can_capture:
             return None
         if len(self._times) == MAX_PLACES:
             self._times.clear()
