@@ -14,6 +14,7 @@ import pytest
 import torch
 from engines.torch.against import one_op
 from engines.torch.against_runtime import whole
+from engines.torch.onnx_cases import runs
 from engines.torch.quantised_cases import CASES
 
 import litehouse
@@ -53,15 +54,10 @@ def test_made_kernels_round_as_torch_s_own(op: str) -> None:
     data = one_op(op, case.inputs, domain="com.microsoft", dtypes=case.dtypes, known=case.known, more=case.attributes)
     given = [array for place, array in enumerate(case.inputs) if array is not None and place not in case.known]
     options = Options(engine="torch", device="gpu", cache=False)
-    results = []
-    for form in ("", "compiled"):
-        runner = TorchEngine().compile(read(data), options, form=form, precision="fp32").bind()
-        results.append([runner.run(given)[0] for _ in range(3)][-1])
-    plain, made = results
-    if plain.dtype.kind == "f":
-        np.testing.assert_allclose(made, plain, 1e-5, 1e-5)
-    else:
-        np.testing.assert_array_equal(made, plain)
+    programs = [TorchEngine().compile(read(data), options, form=form, precision="fp32") for form in ("", "compiled")]
+    plain, made = (runs(program, given)[-1][0] for program in programs)
+    assert programs[1].kernels._made
+    np.testing.assert_array_equal(made, plain)
 
 
 def _side_by_side(count: int, work: Callable[[int], None]) -> None:
