@@ -1,30 +1,22 @@
-"""Steps of a benchmark that take some time, where another process finds them."""
+"""Work of a benchmark's process that takes long, where that process finds it."""
 
 import fcntl
+import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 
-def nap(_: object, seconds: float) -> Callable[[], dict[str, Any]]:
-    """Take some seconds to be made ready."""
-    time.sleep(seconds)
-    return lambda: {"napped": seconds}
-
-
-def lock(_: object, file: Path) -> Callable[[], dict[str, Any]]:
+def lock(file: Path) -> None:
     """Hold a file for long: as long as the process lives."""
     fcntl.flock(os.open(file, os.O_RDWR), fcntl.LOCK_EX)
-    return nap(_, 600.0)
+    time.sleep(600)
 
 
 def lock_aside(file: Path) -> None:
-    """Let a step do so, in a process of its own."""
-    from benchmarks import gpu
-    from benchmarks.gpu.record import Record
-    from benchmarks.gpu.steps import Step, results
+    """Let a process of the zoo do so."""
+    from benchmarks.gpu.zoo import follow
 
-    given = gpu.parse(["--device", "cpu", "--processes", "2"])
-    list(results(Record(given, file.parent), [Step("lock", {"file": file}, lock, 1.0)]))
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), follow) as pool:
+        pool.submit(lock, file).result()

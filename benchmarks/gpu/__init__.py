@@ -33,9 +33,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--parts", type=some(PARTS), default=PARTS, help="some of them, with commas; all unless given")
     parser.add_argument("--device", default="gpu:0", help="gpu:0 unless given, or cpu for a rehearsal")
     parser.add_argument("--zoo", type=Path, default=ZOO, help="the folder of the zoo; some of its folders will do")
-    parser.add_argument(
-        "--processes", type=int, default=1, help="how many run models of the zoo, or make networks ready, at a time"
-    )
+    parser.add_argument("--processes", type=int, default=1, help="how many run models of the zoo at a time")
     parser.add_argument("--networks", type=some(NETWORKS), default=NETWORKS, help=", ".join(NETWORKS))
     parser.add_argument("--batches", type=numbers, default=(1, 32), help="1,32 unless given")
     parser.add_argument("--precisions", type=some(PRECISIONS), default=PRECISIONS, help=", ".join(PRECISIONS))

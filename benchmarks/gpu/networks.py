@@ -6,11 +6,11 @@ precision.
 """
 
 import contextlib
-import itertools
 import statistics
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +21,6 @@ from benchmarks.gpu import PEERS
 from benchmarks.gpu.models import Made, as_tuple, in_precision, moved
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, measured, told, trouble
-from benchmarks.gpu.steps import Measure, Step, results
 from benchmarks.gpu.turns import Run, cell, ratio, scaled, take_turns
 
 OURS = "Litehouse"
@@ -35,20 +34,20 @@ def measure(record: Record) -> None:
     """Race all of them, a network, batch and precision at a time."""
     given, rows = record.given, list[dict[str, Any]]()
     record.results["networks"] = rows
-    names = ("network", "batch", "precision")
-    wanted = itertools.product(given.networks, given.batches, given.precisions)
-    for row in results(
-        record, [Step("networks", dict(zip(names, each, strict=True)), race, SECONDS) for each in wanted]
-    ):
-        rows.append(row)
-        record.say(f"{', '.join(str(row[name]) for name in names)}: {trouble(row) or _line(row)}")
-        record.save()
-        record.place.clear()
+    for network in given.networks:
+        for batch in given.batches:
+            for precision in given.precisions:
+                what = f"{network}, batch {batch}, {precision}"
+                found = record.step("networks", what, partial(race, record, network, batch, precision), SECONDS)
+                rows.append({"network": network, "batch": batch, "precision": precision, **found})
+                record.say(f"{what}: {trouble(found) or _line(found)}")
+                record.save()
+                record.place.clear()
     record.show(table(rows))
 
 
-def race(record: Record, network: str, batch: int, precision: str) -> Measure:
-    """Make ours and torch's ways ready to be timed in turn, and hold what ours computes against torch."""
+def race(record: Record, network: str, batch: int, precision: str) -> dict[str, Any]:
+    """Time ours and torch's ways in turn, and hold what ours computes against torch."""
     place, given = record.place, record.given
     made = record.models.made(network, batch)
     with place.exact():
@@ -57,14 +56,9 @@ def race(record: Record, network: str, batch: int, precision: str) -> Measure:
         runs, failed, peers = prepare(made, place, precision, given.peers)
         facts["error"] = error(as_tuple(ours()), wanted)
         facts["eager_error"] = error(as_tuple(runs[EAGER]()), wanted) if EAGER in runs else None
-    is_right = facts["error"] <= LIMITS[precision]
-
-    def timed() -> dict[str, Any]:
-        with place.exact(), session:
-            times = take_turns({OURS: ours, **runs}, place, given.rounds, given.burst)
-        return facts | peers | compared(times) | {"failures": failed, "is_right": is_right}
-
-    return timed
+        times = take_turns({OURS: ours, **runs}, place, given.rounds, given.burst)
+        session.close()
+    return facts | peers | compared(times) | {"failures": failed, "is_right": facts["error"] <= LIMITS[precision]}
 
 
 def load(
@@ -75,8 +69,7 @@ def load(
     whole = made.onnx
     exported = time.perf_counter()
     with quiet():
-        options = {**place.options, **record.build, **more}
-        session = litehouse.load(whole, precision=precision, tune=tune, cache=record.cache, **options)
+        session = litehouse.load(whole, precision=precision, tune=tune, cache=record.cache, **place.options, **more)
         built = time.perf_counter()
         given = place.put(made.inputs)
         session.run(given)

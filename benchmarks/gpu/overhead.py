@@ -1,8 +1,8 @@
 """What a call costs beyond the device's own time: at batch 1, with tensors of the device and with numpy arrays."""
 
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from rich.table import Table
@@ -12,7 +12,6 @@ from benchmarks.figures import spread
 from benchmarks.gpu.networks import described, load
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, measured
-from benchmarks.gpu.steps import Measure, Step, results
 from benchmarks.gpu.turns import cell, scaled
 
 NETWORKS = ("mlp", "mobilenet_v2")
@@ -26,40 +25,34 @@ def measure(record: Record) -> None:
     """Measure both networks in the precisions that are asked for."""
     rows: list[dict[str, Any]] = []
     record.results["overhead"] = rows
-    wanted = itertools.product(NETWORKS, record.given.precisions)
-    steps = [
-        Step(f"overhead of {network}", {"network": network, "precision": precision}, one, SECONDS)
-        for network, precision in wanted
-    ]
-    for row in results(record, steps):
-        rows.append(row)
-        record.place.clear()
+    for network in NETWORKS:
+        for precision in record.given.precisions:
+            what = f"overhead of {network} in {precision}"
+            found = record.step(f"overhead {network}", what, partial(one, record, network, precision), SECONDS)
+            rows.append({"network": network, "precision": precision, **found})
+            record.place.clear()
     record.show(table(rows))
 
 
-def one(record: Record, network: str, precision: str) -> Measure:
-    """Make ready what tells the seconds of the device alone, and of calls that wait for the result."""
+def one(record: Record, network: str, precision: str) -> dict[str, Any]:
+    """The seconds of the device alone, and of calls that wait for the result."""
     place, made = record.place, record.models.made(network)
     arrays = [tensor.numpy() for tensor in made.inputs]
     with place.exact():
         on_device, session, facts = load(record, made, precision, record.given.tune)
-
-    def timed() -> dict[str, Any]:
         replay = replays(session)
         runs = {"tensors": on_device, "numpy": lambda: session.run(arrays)}
         times: dict[str, list[float]] = {name: [] for name in KINDS}
-        with place.exact(), session:
-            for run in runs.values():
-                for _ in range(WARM_UP):
-                    run()
-            for _ in range(record.given.rounds):
-                if replay is not None:
-                    times["device"].append(place.seconds_on_device(replay, CALLS))
-                for name, run in runs.items():
-                    times[name].append(alone(run, place))
-        return facts | summed(times)
-
-    return timed
+        for run in runs.values():
+            for _ in range(WARM_UP):
+                run()
+        for _ in range(record.given.rounds):
+            if replay is not None:
+                times["device"].append(place.seconds_on_device(replay, CALLS))
+            for name, run in runs.items():
+                times[name].append(alone(run, place))
+        session.close()
+    return facts | summed(times)
 
 
 def alone(run: Callable[[], object], place: Place) -> float:

@@ -17,7 +17,6 @@ from benchmarks import harness
 from benchmarks.gpu.models import Models
 from benchmarks.gpu.place import Place
 
-BUILD_SECONDS = 600.0
 WIDTH = 200  # of tables that go to a file
 SHOWN = 20  # names of what was left out
 
@@ -48,11 +47,6 @@ class Record:
     def brief_tune(self) -> str:
         """How the engine is tuned where many sessions are made."""
         return "off" if self.given.tune == "off" else "fast"
-
-    @property
-    def build(self) -> dict[str, float]:
-        """Options of Litehouse that give kernels their time where many processes make some."""
-        return {} if self.given.processes == 1 else {"build_seconds": BUILD_SECONDS}
 
     @property
     def left(self) -> float:

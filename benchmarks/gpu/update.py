@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import litehouse
 from benchmarks.gpu.models import Made, as_tuple, moved
 from benchmarks.gpu.networks import LIMITS, described, error, load, quiet
 from benchmarks.gpu.record import Record, measured, told, trouble
-from benchmarks.gpu.steps import Measure, Step, results
 from benchmarks.gpu.turns import cell, scaled
 
 NETWORK = "bert"
@@ -26,43 +26,36 @@ def measure(record: Record) -> None:
     """Measure it in the precisions that are asked for."""
     rows: list[dict[str, Any]] = []
     record.results["update"] = rows
-    facts = [{"network": NETWORK, "precision": precision} for precision in record.given.precisions]
-    for row in results(record, [Step("update", each, one, SECONDS) for each in facts]):
-        rows.append(row)
+    for precision in record.given.precisions:
+        found = record.step("update", f"update in {precision}", partial(one, record, precision), SECONDS)
+        rows.append({"network": NETWORK, "precision": precision, **found})
         record.place.clear()
     record.show(table(rows))
 
 
-def one(record: Record, network: str, precision: str) -> Measure:
-    """Make ready what updates the weight to and fro, by each kind of source."""
-    place, made = record.place, record.models.made(network)
+def one(record: Record, precision: str) -> dict[str, Any]:
+    """Update the weight to and fro, by each kind of source."""
+    place, made = record.place, record.models.made(NETWORK)
     name, old = weight(made)
     new = old * old.dtype.type(FACTOR)
     with place.exact(), quiet():
         before, after = wanted(record, made, old)
         run, session, facts = load(record, made, precision, record.brief_tune, updatable=[name])
         facts |= {"weight": name, "shape": list(old.shape), "change": error(after, before), "sources": {}}
-
-    def updated(source: str) -> dict[str, Any]:
-        values = [new, old] if source == "numpy" else place.put([torch.from_numpy(each) for each in (new, old)])
-        times = _times(record, session, name, values)
-        session.update_weights({name: values[0]})
-        errors = {"new": error(as_tuple(run()), after)}
-        session.update_weights({name: values[1]})
-        errors["old"] = error(as_tuple(run()), before)
-        is_right = max(errors.values()) <= LIMITS[precision] < facts["change"] / 2
-        return times | {"errors": errors, "is_right": is_right}
-
-    def timed() -> dict[str, Any]:
-        with place.exact(), quiet(), session:
-            for source in SOURCES:
-                try:
-                    facts["sources"][source] = updated(source)
-                except Exception as problem:  # noqa: BLE001  (it need not take both)
-                    facts["sources"][source] = {"failed": told(problem)}
-        return facts
-
-    return timed
+        for source in SOURCES:
+            values = [new, old] if source == "numpy" else place.put([torch.from_numpy(each) for each in (new, old)])
+            try:
+                times = _times(record, session, name, values)
+                session.update_weights({name: values[0]})
+                errors = {"new": error(as_tuple(run()), after)}
+                session.update_weights({name: values[1]})
+                errors["old"] = error(as_tuple(run()), before)
+                is_right = max(errors.values()) <= LIMITS[precision] < facts["change"] / 2
+                facts["sources"][source] = times | {"errors": errors, "is_right": is_right}
+            except Exception as problem:  # noqa: BLE001  (it need not take both)
+                facts["sources"][source] = {"failed": told(problem)}
+        session.close()
+    return facts
 
 
 def _times(record: Record, session: litehouse.Session, name: str, values: Sequence[Any]) -> dict[str, Any]:

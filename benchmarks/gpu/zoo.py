@@ -9,7 +9,9 @@ import functools
 import importlib.util
 import itertools
 import multiprocessing
+import os
 import queue
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -25,7 +27,6 @@ import litehouse
 from benchmarks.gpu.networks import LIMITS, lacking, quiet
 from benchmarks.gpu.place import Place
 from benchmarks.gpu.record import Record, trouble
-from benchmarks.gpu.steps import follow
 from benchmarks.gpu.zoo_cases import FOLDERS, Arrays, Case, cases
 
 SECONDS = 3.0  # that a model may take, before the first one tells
@@ -91,6 +92,18 @@ def _checker(record: Record, found: Sequence[Case]) -> Iterator[Checked]:
         for _ in range(given.processes):
             idle.put(started())
         yield checked
+
+
+def follow() -> None:
+    """Let this process end with the one that started it: nobody else ends it then, and it has memory of the GPU."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _check_there(zoo: Path, device: str, number: int, precision: str) -> dict[str, Any]:

@@ -15,15 +15,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from naps import lock_aside, nap  # noqa: E402
+from naps import lock_aside  # noqa: E402
 
 from benchmarks import gpu  # noqa: E402  (they need torch)
 from benchmarks.__main__ import main as benchmarks  # noqa: E402
-from benchmarks.gpu import models, networks, overhead, processes, runner, steps, update, zoo, zoo_cases  # noqa: E402
+from benchmarks.gpu import models, networks, overhead, processes, runner, update, zoo, zoo_cases  # noqa: E402
 from benchmarks.gpu.models import Models, Network  # noqa: E402
 from benchmarks.gpu.networks import BOTH, CAPTURED, EAGER, OURS  # noqa: E402
 from benchmarks.gpu.place import Place  # noqa: E402
-from benchmarks.gpu.record import Record  # noqa: E402
 from conftest import FIXTURES, ZOO  # noqa: E402
 from litehouse.engines import select  # noqa: E402
 from litehouse.engines.torch import pieces  # noqa: E402
@@ -211,82 +210,6 @@ def test_what_does_not_fit_is_left_out(rehearse, capsys):
     assert f"{len(rows)} left out, since it no longer fitted" in capsys.readouterr().out
 
 
-# Several processes ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_all_are_made_ready_before_one_is_measured(rehearse, capsys):
-    words = ("--networks", "mobilenet_v2", "--batches", "1", "--precisions", "fp32", "--processes", "2")
-    found = rehearse("--parts", "networks,overhead,update", *words)["results"]
-    assert {part: len(rows) for part, rows in found.items()} == {"networks": 1, "overhead": 2, "update": 1}
-    assert found["networks"][0]["is_right"]
-    assert set(found["networks"][0]["times"]) == {OURS, EAGER, CAPTURED}
-    assert all(len(row["times"]["tensors"]) == 2 for row in found["overhead"])
-    assert found["update"][0]["sources"]["numpy"]["is_right"]
-    shown = capsys.readouterr().out
-    assert shown.index("1 of 1 made ready") < shown.index("2 of 2 made ready")
-
-
-@pytest.mark.slow
-def test_a_step_that_cannot_be_made_ready_fails_alone(tmp_path, capsys):
-    given = gpu.parse(["--device", "cpu", "--tune", "off", "--rounds", "2", "--processes", "2"])
-    facts = [{"network": name, "precision": "fp32"} for name in ("mlp", "none", "mlp")]
-    made = [steps.Step("overhead", each, overhead.one, 1.0) for each in facts]
-    first, second, third = steps.results(Record(given, tmp_path), made)
-    assert second == {**facts[1], "failed": "KeyError: 'none'", "trace": second["trace"], "seconds": second["seconds"]}
-    assert "tensors" in first["us"]
-    assert "tensors" in third["us"]
-    assert "3 of 3 made ready" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_what_is_not_ready_in_time_is_ended_and_the_others_are_measured(tmp_path, monkeypatch, capsys):
-    given = gpu.parse(["--device", "cpu", "--tune", "off", "--processes", "3", "--seconds", "24"])
-    monkeypatch.setattr(steps, "SECONDS", 4.0)
-    facts = [{"seconds": 0.0}, {"seconds": 600.0}, {"seconds": 600.0}, {"seconds": 600.0}]
-    start, made = time.monotonic(), [steps.Step("nap", each, nap, 1.0) for each in facts]
-    first, *others = steps.results(Record(given, tmp_path), made)
-    assert first["napped"] == 0.0
-    assert [each["failed"] for each in others] == ["TimeoutError: it was not made ready in time"] * 3
-    assert time.monotonic() - start < 24
-    assert multiprocessing.active_children() == []
-    assert "1 of 4 made ready" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_step_ends_with_the_benchmark(tmp_path):
-    file = tmp_path / "lock"
-    file.touch()
-    benchmark = multiprocessing.get_context("spawn").Process(target=lock_aside, args=(file,))
-    benchmark.start()
-    wait_until(lambda: is_locked(file))
-    benchmark.kill()
-    wait_until(lambda: not is_locked(file))
-    benchmark.join()
-
-
-def is_locked(file):
-    with file.open() as opened:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def wait_until(is_so):
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def test_what_does_not_fit_is_not_made_ready(rehearse, capsys):
-    found = rehearse("--parts", "networks,overhead,update", "--seconds", "0.000001", "--processes", "2")
-    assert all("skipped" in row for part in found["results"].values() for row in part)
-    assert "made ready" not in capsys.readouterr().out
-
-
 # The zoo --------------------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +246,34 @@ def test_the_zoo(rehearse, small_zoo, capsys):
     shown = capsys.readouterr().out
     assert "mindir/other in fp32: error" in shown
     assert "mindir/damaged in fp32: failed: ModelFormatError" in shown
+
+
+@pytest.mark.slow
+def test_processes_end_with_the_benchmark(tmp_path):
+    file = tmp_path / "lock"
+    file.touch()
+    benchmark = multiprocessing.get_context("spawn").Process(target=lock_aside, args=(file,))
+    benchmark.start()
+    wait_until(lambda: is_locked(file))
+    benchmark.kill()
+    wait_until(lambda: not is_locked(file))
+    benchmark.join()
+
+
+def is_locked(file):
+    with file.open() as opened:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def wait_until(is_so):
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_the_zoo_in_several_processes(rehearse, small_zoo):
