@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from engines.torch.against_runtime import one_op
+from engines.torch.onnx_cases import DEVICE, runs
 
 from litehouse import Options, read
 from litehouse.engines.torch.engine import TorchEngine
@@ -26,9 +27,9 @@ COUNT = 40_000
 )
 def test_each_run_draws_anew(op: str, attributes: dict[str, Any], mean: float, deviation: float) -> None:
     x = np.full((4, COUNT // 4), 0.25, np.float32)
-    program = TorchEngine().compile(read(one_op(op, {"x": x}, opset=15, **attributes)), Options(engine="torch"))
-    runner = program.bind()
-    draws = [runner.run([x])[0] for _ in range(3)]
+    options = Options(engine="torch", device=DEVICE, cache=False)
+    program = TorchEngine().compile(read(one_op(op, {"x": x}, opset=15, **attributes)), options)
+    draws = [found[0] for found in runs(program, [x])]
     assert not program.lacking
     for found in draws:
         assert found.shape == x.shape
@@ -50,13 +51,12 @@ def test_each_run_draws_anew(op: str, attributes: dict[str, Any], mean: float, d
 )
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_drawn_from_nothing(
-    op: str, attributes: dict[str, Any], mean: float, deviation: float, device: str, rehearsed_gpu: None
+    op: str, attributes: dict[str, Any], mean: float, deviation: float, device: str, gpu: None
 ) -> None:
     """On the device: what the CPU draws would be the same in each run of a captured graph."""
     model = one_op(op, {}, opset=15, shape=[4, COUNT // 4], **attributes)
     program = TorchEngine().compile(read(model), Options(engine="torch", device=device, cache=False))
-    runner = program.bind()
-    draws = [runner.run([])[0].astype(np.float64) for _ in range(4)]
+    draws = [found[0].astype(np.float64) for found in runs(program, [])]
     assert not program.lacking
     for found in draws:
         assert found.shape == (4, COUNT // 4)

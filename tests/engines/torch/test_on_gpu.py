@@ -16,6 +16,7 @@ from engines.torch.against import one_op
 from engines.torch.against_runtime import whole
 from engines.torch.onnx_cases import runs
 from engines.torch.quantised_cases import CASES
+from onnx import helper
 
 import litehouse
 from conftest import REAL_GPU
@@ -308,6 +309,29 @@ def test_captures_in_threads_that_have_not_computed_before(form: str) -> None:
     _side_by_side(len(runners), ask)
 
 
+@pytest.mark.parametrize("size", [64, 128])
+def test_attention_in_threads_that_have_not_computed_before(size: int) -> None:
+    """In 16 bits, by kernels that plan what they do anew in each thread."""
+    parts = [np.random.default_rng(seed).normal(size=(1, 32, 4 * size)).astype("f") for seed in range(3)]
+    attend = helper.make_node("MultiHeadAttention", ["x0", "x1", "x2"], ["a"], domain="com.microsoft", num_heads=4)
+    data = whole([attend, node("Neg", "a", "y")], {f"x{place}": part for place, part in enumerate(parts)}, ["y"])
+    options = Options(engine="torch", device="gpu", cache=False)
+    exact, program = (TorchEngine().compile(read(data), options, precision=each) for each in ("fp32", "fp16"))
+    (wanted,) = exact.bind().run(parts)
+    runners = [program.bind() for _ in range(8)]
+    for runner in runners:
+        runner.run(parts)
+
+    def ask(number: int) -> None:
+        on_device = [torch.from_numpy(part).cuda() for part in parts]
+        for _ in range(5):
+            runner = runners[number]
+            found = runner.run(parts)[0] if number % 2 else runner.run_tensors(on_device)[0].cpu().numpy()
+            np.testing.assert_allclose(found, wanted, 2e-2, 2e-2)
+
+    _side_by_side(len(runners), ask)
+
+
 def test_images_between_the_places_that_convolutions_like() -> None:
     """Behind the first one of a row, as a part of a batch: cuDNN's kernels for such are others."""
     session = litehouse.load(_classifier(2), device="gpu", cache=False, tune="off")
@@ -378,11 +402,10 @@ def test_a_capture_that_fails_half_way(text: str, monkeypatch: pytest.MonkeyPatc
 def test_inverses_that_cannot_be_captured() -> None:
     """Torch inverts many large matrices by a library that waits for the GPU."""
     x = np.random.default_rng(0).normal(size=(8, 600, 600)).astype("f") + 75 * np.eye(600, dtype="f")
-    session = litehouse.load(
-        one_op("Inverse", [x], domain="com.microsoft", dtypes=["float32"]), device="gpu", cache=False
-    )
+    inverse = helper.make_node("Inverse", ["x"], ["i"], domain="com.microsoft")
+    session = litehouse.load(whole([inverse, node("Neg", "i", "y")], {"x": x}, ["y"]), device="gpu", cache=False)
     for _ in range(5):
-        np.testing.assert_allclose(session.run([x])[0], np.linalg.inv(x.astype("d")), 1e-3, 1e-5)
+        np.testing.assert_allclose(session.run([x])[0], -np.linalg.inv(x.astype("d")), 1e-3, 1e-5)
 
 
 def test_arrays_of_cupy() -> None:
