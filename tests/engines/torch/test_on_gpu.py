@@ -399,13 +399,20 @@ def test_a_capture_that_fails_half_way(text: str, monkeypatch: pytest.MonkeyPatc
     assert torch.cuda.memory_reserved() - before < 1 << 28  # what came free was used again
 
 
-def test_inverses_that_cannot_be_captured() -> None:
-    """Torch inverts many large matrices by a library that waits for the GPU."""
-    x = np.random.default_rng(0).normal(size=(8, 600, 600)).astype("f") + 75 * np.eye(600, dtype="f")
-    inverse = helper.make_node("Inverse", ["x"], ["i"], domain="com.microsoft")
-    session = litehouse.load(whole([inverse, node("Neg", "i", "y")], {"x": x}, ["y"]), device="gpu", cache=False)
-    for _ in range(5):
-        np.testing.assert_allclose(session.run([x])[0], -np.linalg.inv(x.astype("d")), 1e-3, 1e-5)
+@pytest.mark.parametrize("shape", [(1, 600, 600), (8, 600, 600), (40, 32, 32), (4, 129, 129)])
+def test_matrices_of_all_sizes_are_captured(shape: tuple[int, ...]) -> None:
+    """Torch decomposes many large ones by a library that waits for the GPU."""
+    x = (np.random.default_rng(0).normal(size=shape) / shape[-1] ** 0.5 + 3 * np.eye(shape[-1])).astype("f")
+    nodes = [helper.make_node("Inverse", ["x"], ["y"], domain="com.microsoft"), node("Det", "y", "z")]
+    options = Options(engine="torch", device="gpu", cache=False)
+    runner = TorchEngine().compile(read(whole(nodes, {"x": x}, ["y", "z"])), options).bind()
+    wanted = np.linalg.inv(x.astype("d"))
+    for _ in range(4):
+        inverse, determinant = runner.run([x])
+        np.testing.assert_allclose(inverse, wanted, 1e-3, 1e-5)
+        np.testing.assert_allclose(determinant, np.linalg.det(wanted), 1e-2, 1e-6)
+    (piece,) = runner._parts
+    assert piece.latest is not None
 
 
 def test_arrays_of_cupy() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from engines.torch.against import agrees, numbers
 
-from litehouse.engines.torch.ops.matrix import product_by_parts
+from litehouse.engines.torch.ops.matrix import in_parts, product_by_parts
 
 SHAPES = [
     ((3, 4), (4, 5)),
@@ -75,6 +75,30 @@ def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4, 4), (2, 3, 2, 2)])
 def test_det(shape: tuple[int, ...]) -> None:
     agrees("Det", [numbers(*shape)], opset=11, tolerance=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "counts"),
+    [
+        ((40, 16, 16), [40]),
+        ((5, 7, 17, 17), [16, 16, 3]),
+        ((3, 129, 129), [1, 1, 1]),
+        ((129, 129), [1]),
+        ((0, 20, 20), [0]),
+    ],
+)
+def test_matrices_that_torch_decomposes_without_waiting(shape: tuple[int, ...], counts: list[int]) -> None:
+    """On a GPU; it would take another library for more of them at a time."""
+    x = torch.from_numpy(numbers(*shape, dtype="float64")) / shape[-1] ** 0.5 + 3 * torch.eye(shape[-1])
+    seen: list[int] = []
+
+    def noted(part: torch.Tensor) -> torch.Tensor:
+        seen.append(part.shape[0] if part.ndim > 2 else 1)
+        return torch.linalg.inv(part)
+
+    np.testing.assert_allclose(in_parts(noted, x), np.linalg.inv(x.numpy()))
+    assert seen == counts
+    np.testing.assert_allclose(in_parts(torch.linalg.det, x), np.linalg.det(x.numpy()))
 
 
 def test_products_of_float16_are_rounded_once() -> None:

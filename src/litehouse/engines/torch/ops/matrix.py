@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from litehouse.engines.torch.ops.common import wide
@@ -9,6 +11,7 @@ from litehouse.engines.torch.registry import MICROSOFT, op
 from litehouse.engines.torch.values import Tensor
 
 BITS = 16  # of the parts of integers
+SMALL, MEDIUM, MANY = 16, 128, 16  # rows of matrices that torch decomposes all at once, and so many at a time
 LONGEST = 1 << 21  # so many products of two parts are a whole number that float64 holds
 
 
@@ -60,9 +63,26 @@ def einsum(*values: Tensor, equation: str) -> Tensor:
 
 @op("Det")
 def det(x: Tensor) -> Tensor:
-    return torch.linalg.det(x)
+    return in_parts(torch.linalg.det, x) if x.is_cuda else torch.linalg.det(x)
 
 
 @op("Inverse", domain=MICROSOFT)
 def inverse(x: Tensor) -> Tensor:
-    return torch.linalg.inv_ex(wide(x)).inverse.to(x.dtype)  # not `inv`, which waits to see whether there is one
+    found = in_parts(_inverse, wide(x)) if x.is_cuda else _inverse(wide(x))
+    return found.to(x.dtype)
+
+
+def _inverse(x: Tensor) -> Tensor:
+    return torch.linalg.inv_ex(x).inverse  # not `inv`, which waits to see whether there is one
+
+
+def in_parts(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """What a function gives for matrices, so many at a time as torch computes on a GPU without waiting for it.
+
+    It leaves more of them to MAGMA, which waits, so that what uses it cannot be captured.
+    """
+    if x.ndim == 2 or x.shape[-1] <= SMALL:
+        return function(x)
+    count = MANY if x.shape[-1] <= MEDIUM else 1
+    found = torch.cat([function(part) for part in x.flatten(0, -3).split(count)])
+    return found.reshape(*x.shape[:-2], *found.shape[1:])
