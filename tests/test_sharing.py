@@ -60,11 +60,14 @@ for line in sys.stdin:
             session.update_weights(weights(arguments[0]))
             answer = "updated"
         elif command == "fork":
+            begun, begins = os.pipe()
             pid = os.fork()
             if pid == 0:
                 import time
+                os.write(begins, b".")
                 time.sleep(600)
                 os._exit(0)
+            os.read(begun, 1)  # it has let go of what it inherited
             answer = pid
         elif command == "loop":
             print(json.dumps("looping"), flush=True)
