@@ -4,6 +4,7 @@ import contextlib
 import gc
 import itertools
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -269,6 +270,23 @@ def test_the_driver_makes_it(monkeypatch, error):
     else:
         assert streams._made(torch.device("cuda", 0)) == 0x7F0012345678
     assert made == [1]
+
+
+@pytest.mark.parametrize("error", [0, 900])
+def test_the_driver_captures(monkeypatch, error):
+    """So that what other threads do is no matter, as where torch captures."""
+
+    class Driver:
+        def cuStreamBeginCapture_v2(self, stream, mode):
+            begun.append((stream.value, mode))
+            return error
+
+    begun = []
+    monkeypatch.setattr(driver, "driver", Driver)
+    stream = SimpleNamespace(cuda_stream=0x7F0012345678)
+    with pytest.raises(EngineError, match=r"capture \(error 900 of CUDA\)") if error else contextlib.nullcontext():
+        driver.begin_capture(stream)
+    assert begun == [(0x7F0012345678, 1)]
 
 
 def test_without_the_driver(monkeypatch):
