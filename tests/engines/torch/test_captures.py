@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
 from litehouse.engines.torch.captures import Capture, CaptureError, recording  # noqa: E402
 from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
-from litehouse.errors import EngineError  # noqa: E402
+from litehouse.errors import EngineError, RankError  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
 ASIDE, SCRATCH, BACK = "its stream waits for the caller's", "scratch memory", "the caller's stream waits for its"
@@ -147,7 +147,7 @@ def test_streams_are_in_line_after_an_error(
         capture.record(before=fail)
     assert [what for what, *_ in notes] == [RUN, SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, BACK]
     monkeypatch.setattr(torch.cuda, "graph", never_ended)
-    with pytest.raises(CaptureError, match="not ended"):
+    with pytest.raises(CaptureError, match=r"^no$"):  # which is why, and not the end
         capture.record(before=fail)
     assert torch.cuda.current_stream(None) is before
     notes.clear()
@@ -273,6 +273,18 @@ def test_memory_of_the_gpu_comes_free_again_in_any_case(of_torch: Torch, capture
         capture.record()
     assert of_torch.under_way == {"CPU"}
     assert of_torch.uses["GPU"] == 0
+
+
+@pytest.mark.parametrize("of_torch", ["ended by CUDA", "not ended by CUDA"], indirect=True)
+@pytest.mark.parametrize("error", [RankError("rank 1 is missing"), KeyboardInterrupt()])
+def test_what_ends_a_capture_is_not_hidden_by_its_end(error: BaseException, of_torch: Torch, capture: Capture) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        capture.record(before=fail)
+    assert caught.value is error
+    assert not of_torch.under_way
 
 
 def test_only_scratch_memory_is_taken_on_the_stream_of_captures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -197,12 +197,22 @@ class Capture:
             torch.cuda.synchronize(place)  # replays may use the same scratch memory, on streams of callers
             with _aside(work, place):  # torch itself stays there where a capture cannot be ended
                 take_scratch(place)
+                failed: BaseException | None = None
                 try:
                     with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
-                        return graph, whole()
+                        try:
+                            return graph, whole()
+                        except BaseException as error:
+                            failed = error
+                            raise
                 except BaseException:
                     _end(graph, work, place)
-                    raise
+                    if failed is None:
+                        raise
+                try:
+                    raise failed  # where the end failed as well, torch has told of that alone
+                finally:
+                    del failed  # it has this frame
 
     def _warm_up(self) -> None:
         """Run the steps once as they are, in each thread that captures them: kernels are chosen, and memory is taken.
