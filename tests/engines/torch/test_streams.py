@@ -82,6 +82,22 @@ def test_outputs_are_memory_of_the_caller_s_stream(runner, notes, monkeypatch):
     assert notes == [*BEFORE, "run", *AFTER, "copy on caller"]
 
 
+def test_what_tells_of_errors_is_read_on_the_caller_s_stream(runner, notes, monkeypatch):
+    """Its memory is not given back before, either."""
+    filled = runner._filled
+
+    def doubtful(given):
+        frame = filled(given)
+        frame.wrong.append((torch.ones(1, dtype=torch.bool), ["out of range"]))
+        return frame
+
+    monkeypatch.setattr(runner, "_filled", doubtful)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    (output,) = runner.run_tensors([runner.example])
+    assert output.isnan().all()
+    assert notes == [*BEFORE, "run", AFTER[0], *AFTER]
+
+
 def test_the_run_is_in_line(runner, notes, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     for _ in range(2):  # the second time the caller's stream was used last, and is waited for once
