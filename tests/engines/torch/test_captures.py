@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
 from litehouse.engines.torch.captures import Capture, CaptureError, recording  # noqa: E402
 from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
+from litehouse.errors import EngineError, RankError  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
 ASIDE, SCRATCH, BACK = "its stream waits for the caller's", "scratch memory", "the caller's stream waits for its"
@@ -146,7 +147,7 @@ def test_streams_are_in_line_after_an_error(
         capture.record(before=fail)
     assert [what for what, *_ in notes] == [RUN, SYNCHRONIZE, ASIDE, SCRATCH, BEGIN, BACK]
     monkeypatch.setattr(torch.cuda, "graph", never_ended)
-    with pytest.raises(CaptureError, match="not ended"):
+    with pytest.raises(CaptureError, match=r"^no$"):  # which is why, and not the end
         capture.record(before=fail)
     assert torch.cuda.current_stream(None) is before
     notes.clear()
@@ -158,38 +159,132 @@ def test_streams_are_in_line_after_an_error(
     assert not recording.locked()
 
 
-@pytest.mark.parametrize("is_ended", [False, True])
-def test_torch_is_told_of_the_end_of_what_it_could_not_end(
-    is_ended: bool, notes: list[tuple[str, bool, bool]], capture: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would take nothing more from the pool, and give nothing back. Where it has ended a capture, it says so."""
-    told: list[Any] = []
+class Torch:
+    """Stands in for what torch keeps of a capture, and for CUDA, which ends one before torch does."""
 
-    def end(*given: Any) -> None:
-        if is_ended:
-            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
-        told.append(("end", *given))
+    def __init__(self, how: str) -> None:
+        self.how, self.uses, self.told = how, {"GPU": 0, "CPU": 0}, list[str]()
+        self.under_way: set[str] = set()
+        self.is_drawing = self.is_capturing = False
+
+    def begin(self, *kinds: str) -> None:
+        for kind in kinds:
+            assert kind not in self.under_way
+            self.under_way.add(kind)
+            self.uses[kind] += 1
+
+    def end(self, *kinds: str) -> None:
+        for kind in kinds:
+            if kind not in self.under_way:
+                raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+            self.under_way.remove(kind)
+
+    def release(self, *kinds: str) -> None:
+        for kind in kinds:
+            self.uses[kind] -= 1
+
+    def capture(self, stream: Any) -> None:
+        if self.how == "no driver":
+            raise EngineError("it cannot")
+        self.told.append(stream)
+        self.is_capturing = True
 
     @contextlib.contextmanager
-    def graph(_: Any, pool: Any = None, stream: Any = None, **__: Any) -> Iterator[None]:
-        yield
-        if pool is None:
-            told.append(("nothing", stream))
-        else:
+    def graph(self, made: Any, *_: Any, **__: Any) -> Iterator[None]:
+        self.begin("GPU", "CPU")
+        self.is_drawing, self.is_capturing = True, self.how == "not ended by CUDA"
+        try:
+            yield
+        finally:
+            made.capture_end()
+
+    def made(self) -> "Graph":
+        return Graph(self)
+
+
+class Graph:
+    """Ends in the order of torch 2.11, or in that of the versions that end all of it in any case."""
+
+    def __init__(self, torch: Torch) -> None:
+        self._torch, self._is_ended = torch, False
+
+    def capture_end(self) -> None:
+        torch, was_capturing = self._torch, self._torch.is_capturing
+        torch.is_capturing = False
+        if not was_capturing and torch.how != "later torch":
+            raise RuntimeError("CUDA error: invalidated\nmore of it")
+        torch.end("GPU", "CPU")
+        torch.is_drawing, self._is_ended = False, True
+        if not was_capturing:
             raise RuntimeError("CUDA error: invalidated\nmore of it")
 
-    monkeypatch.setattr(torch._C, "_cuda_endAllocateToPool", end, raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_releasePool", lambda *given: told.append(("release", *given)), raising=False)
-    monkeypatch.setattr(torch.cuda, "graph", graph)
+    def __del__(self) -> None:
+        if self._is_ended:
+            self._torch.release("GPU", "CPU")
+
+
+@pytest.fixture
+def of_torch(
+    request: pytest.FixtureRequest,
+    notes: list[tuple[str, bool, bool]],
+    capture: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Torch:
+    """What torch keeps; its calls are those of the pool and the GPU of the capture."""
+    kept = Torch(request.param)
+
+    def called(function: Callable[[str], None]) -> Callable[[int, tuple[int, int]], None]:
+        return lambda index, pool: function("GPU") if (index, pool) == (1, (0, 7)) else pytest.fail("of others")
+
+    calls = {"endAllocateToPool": kept.end, "releasePool": kept.release}
+    calls["beginAllocateCurrentThreadToPool"] = kept.begin
+    for name, function in calls.items():
+        monkeypatch.setattr(torch._C, f"_cuda_{name}", called(function), raising=False)
+    monkeypatch.setattr(captures, "begin_capture", kept.capture)
+    monkeypatch.setattr(torch.cuda, "graph", kept.graph)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", kept.made)
     monkeypatch.setattr(capture, "_place", torch.device("cuda:1"))
-    own = capture._work.stream
     monkeypatch.setattr(capture, "_work", replace(capture._work, pool=(0, 7)))
-    with pytest.raises(CaptureError, match="invalidated") as caught:
-        capture.record()
-    assert str(caught.value) == "CUDA error: invalidated"  # without torch's long advice
-    assert told == ([] if is_ended else [("end", 1, (0, 7)), ("release", 1, (0, 7)), ("nothing", own)])
+    return kept
+
+
+@pytest.mark.parametrize("of_torch", ["ended by CUDA", "later torch"], indirect=True)
+def test_torch_is_told_of_the_end_of_what_it_could_not_end(
+    of_torch: Torch, notes: list[tuple[str, bool, bool]], capture: Capture
+) -> None:
+    """Of all of it: it would take nothing more from the pool, on the GPU or the CPU, and give nothing back."""
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="invalidated") as caught:
+            capture.record()
+        assert str(caught.value) == "CUDA error: invalidated"  # without torch's long advice
+        del caught
+        assert not of_torch.under_way
+        assert not of_torch.is_drawing
+        assert not of_torch.is_capturing
+        assert of_torch.uses == {"GPU": 0, "CPU": 0}
+    assert of_torch.told == ([] if of_torch.how == "later torch" else [capture._work.stream] * 2)
     assert [what for what, *_ in notes][-1] == BACK
     assert not recording.locked()
+
+
+@pytest.mark.parametrize("of_torch", ["no driver"], indirect=True)
+def test_memory_of_the_gpu_comes_free_again_in_any_case(of_torch: Torch, capture: Capture) -> None:
+    with pytest.raises(CaptureError, match="invalidated"):
+        capture.record()
+    assert of_torch.under_way == {"CPU"}
+    assert of_torch.uses["GPU"] == 0
+
+
+@pytest.mark.parametrize("of_torch", ["ended by CUDA", "not ended by CUDA"], indirect=True)
+@pytest.mark.parametrize("error", [RankError("rank 1 is missing"), KeyboardInterrupt()])
+def test_what_ends_a_capture_is_not_hidden_by_its_end(error: BaseException, of_torch: Torch, capture: Capture) -> None:
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        capture.record(before=fail)
+    assert caught.value is error
+    assert not of_torch.under_way
 
 
 def test_only_scratch_memory_is_taken_on_the_stream_of_captures(monkeypatch: pytest.MonkeyPatch) -> None:

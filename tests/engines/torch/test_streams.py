@@ -4,6 +4,7 @@ import contextlib
 import gc
 import itertools
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,6 +80,22 @@ def test_outputs_are_memory_of_the_caller_s_stream(runner, notes, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "is_cuda", True)
     runner.run_tensors([runner.example])
     assert notes == [*BEFORE, "run", *AFTER, "copy on caller"]
+
+
+def test_what_tells_of_errors_is_read_on_the_caller_s_stream(runner, notes, monkeypatch):
+    """Its memory is not given back before, either."""
+    filled = runner._filled
+
+    def doubtful(given):
+        frame = filled(given)
+        frame.wrong.append((torch.ones(1, dtype=torch.bool), ["out of range"]))
+        return frame
+
+    monkeypatch.setattr(runner, "_filled", doubtful)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    (output,) = runner.run_tensors([runner.example])
+    assert output.isnan().all()
+    assert notes == [*BEFORE, "run", AFTER[0], *AFTER]
 
 
 def test_the_run_is_in_line(runner, notes, monkeypatch):
@@ -269,6 +286,23 @@ def test_the_driver_makes_it(monkeypatch, error):
     else:
         assert streams._made(torch.device("cuda", 0)) == 0x7F0012345678
     assert made == [1]
+
+
+@pytest.mark.parametrize("error", [0, 900])
+def test_the_driver_captures(monkeypatch, error):
+    """So that what other threads do is no matter, as where torch captures."""
+
+    class Driver:
+        def cuStreamBeginCapture_v2(self, stream, mode):
+            begun.append((stream.value, mode))
+            return error
+
+    begun = []
+    monkeypatch.setattr(driver, "driver", Driver)
+    stream = SimpleNamespace(cuda_stream=0x7F0012345678)
+    with pytest.raises(EngineError, match=r"capture \(error 900 of CUDA\)") if error else contextlib.nullcontext():
+        driver.begin_capture(stream)
+    assert begun == [(0x7F0012345678, 1)]
 
 
 def test_without_the_driver(monkeypatch):

@@ -20,6 +20,7 @@ import torch
 from litehouse.apart import apart, unwarned
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import Wrong
+from litehouse.engines.torch.driver import begin_capture
 from litehouse.engines.torch.frame import Frame, Step
 from litehouse.engines.torch.scratch import take_scratch
 from litehouse.engines.torch.values import Tensor, pinned
@@ -196,12 +197,22 @@ class Capture:
             torch.cuda.synchronize(place)  # replays may use the same scratch memory, on streams of callers
             with _aside(work, place):  # torch itself stays there where a capture cannot be ended
                 take_scratch(place)
+                failed: BaseException | None = None
                 try:
                     with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
-                        return graph, whole()
+                        try:
+                            return graph, whole()
+                        except BaseException as error:
+                            failed = error
+                            raise
                 except BaseException:
-                    _end(work, place)
-                    raise
+                    _end(graph, work, place)
+                    if failed is None:
+                        raise
+                try:
+                    raise failed  # where the end failed as well, torch has told of that alone
+                finally:
+                    del failed  # it has this frame
 
     def _warm_up(self) -> None:
         """Run the steps once as they are, in each thread that captures them: kernels are chosen, and memory is taken.
@@ -353,17 +364,24 @@ def _aside(work: Work, place: torch.device) -> Iterator[Any]:
         before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped
 
 
-def _end(work: Work, place: torch.device) -> None:
+def _end(graph: Any, work: Work, place: torch.device) -> None:
     """End for torch what it could not end itself, as CUDA had ended it before.
 
     Else all memory that comes free later waits for the end, nothing is captured with this pool any more, and no numbers
-    are drawn outside of captures.
+    are drawn outside of captures. Only torch can end all of that, as it does when CUDA ends a capture: so it has one.
     """
+    memory = place.index, work.pool
     with contextlib.suppress(RuntimeError):  # torch has ended it
-        torch._C._cuda_endAllocateToPool(place.index, work.pool)
-        torch._C._cuda_releasePool(place.index, work.pool)
-        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=work.stream, capture_error_mode="thread_local"):
-            pass
+        torch._C._cuda_endAllocateToPool(*memory)
+        torch._C._cuda_beginAllocateCurrentThreadToPool(*memory)  # as it was, but for this thread alone
+        try:
+            begin_capture(work.stream)
+            graph.capture_end()
+        except (EngineError, RuntimeError):
+            torch._C._cuda_endAllocateToPool(*memory)
+            torch._C._cuda_releasePool(*memory)
+        finally:
+            torch._C._cuda_releasePool(*memory)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import torch
 from litehouse.errors import EngineError
 
 LIBRARY = "libcuda.so.1"
+THREAD_LOCAL = 1  # what other threads do does not end a capture
 
 
 @functools.cache
@@ -34,3 +35,14 @@ def on(place: torch.device) -> Iterator[None]:
     with torch.cuda.device(place):
         torch.zeros(1, device=place)  # makes it, if there is none yet
         yield
+
+
+def begin_capture(stream: Any) -> None:
+    """Capture on one of torch's streams, without torch.
+
+    Raises:
+        EngineError: The driver does not.
+    """
+    error = driver().cuStreamBeginCapture_v2(ctypes.c_void_p(stream.cuda_stream), THREAD_LOCAL)
+    if error:
+        raise EngineError(f"the GPU's driver cannot capture (error {error} of CUDA)")

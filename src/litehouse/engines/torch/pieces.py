@@ -100,7 +100,10 @@ class Piece:
         return False
 
     def _new(self, frame: Frame, key: Key, *, at_once: bool) -> Capture | None:
-        """A capture for new sizes; None where the steps run one by one."""
+        """A capture for new sizes; None where the steps run one by one.
+
+        What is logged is text: who keeps an error would keep the memory of the device that its frames have.
+        """
         try:
             capture = self._capture(frame, key, is_only_size=at_once)
         except WaitsError as error:
@@ -110,10 +113,10 @@ class Piece:
             return None
         except (EngineError, RuntimeError) as error:
             if frame.told is not None and not isinstance(error, RankError):
-                log.warning("steps between ranks are not captured, and run one by one: %s", error)
+                log.warning("steps between ranks are not captured, and run one by one: %s", str(error))
                 self._is_open = True
             elif can_do_without(error):
-                log.warning("sizes are not captured, and their steps run one by one: %s", error)
+                log.warning("sizes are not captured, and their steps run one by one: %s", str(error))
                 self._failed[key] += MAX_TRIES if is_short_of_memory(error) else 1
             else:
                 raise
@@ -130,7 +133,7 @@ class Piece:
         except KernelsError as error:
             if is_only_size:
                 raise
-            log.warning("a size runs in torch's own kernels: %s", error)
+            log.warning("a size runs in torch's own kernels: %s", str(error))
             return Capture(self.work, frame, key)
 
     def has(self, capture: Capture) -> bool:

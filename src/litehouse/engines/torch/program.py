@@ -270,7 +270,7 @@ class TorchRunner:
             if self._stream is not None:
                 if not all(tensor.is_cuda for tensor in inputs):
                     self._reading = self._stream.record_event()
-                for tensor in results:
+                for tensor in (*results, *(flags for flags, _ in frame.wrong)):
                     tensor.record_stream(caller)  # memory of the expandable kind is unmapped behind what reads it
             self._follow(caller)
             # What the caller gets is memory of that stream. Where torch is told that a stream uses memory of another
