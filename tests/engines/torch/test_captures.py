@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
 from litehouse.engines.torch.captures import Capture, CaptureError, recording  # noqa: E402
 from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
-from litehouse.errors import EngineError, RankError  # noqa: E402
+from litehouse.errors import RankError  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
 ASIDE, SCRATCH, BACK = "its stream waits for the caller's", "scratch memory", "the caller's stream waits for its"
@@ -184,8 +184,6 @@ class Torch:
             self.uses[kind] -= 1
 
     def capture(self, stream: Any) -> None:
-        if self.how == "no driver":
-            raise EngineError("it cannot")
         self.told.append(stream)
         self.is_capturing = True
 
@@ -230,21 +228,11 @@ def of_torch(
     capture: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Torch:
-    """What torch keeps; its calls are those of the pool and the GPU of the capture."""
+    """What torch keeps."""
     kept = Torch(request.param)
-
-    def called(function: Callable[[str], None]) -> Callable[[int, tuple[int, int]], None]:
-        return lambda index, pool: function("GPU") if (index, pool) == (1, (0, 7)) else pytest.fail("of others")
-
-    calls = {"endAllocateToPool": kept.end, "releasePool": kept.release}
-    calls["beginAllocateCurrentThreadToPool"] = kept.begin
-    for name, function in calls.items():
-        monkeypatch.setattr(torch._C, f"_cuda_{name}", called(function), raising=False)
     monkeypatch.setattr(captures, "begin_capture", kept.capture)
     monkeypatch.setattr(torch.cuda, "graph", kept.graph)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", kept.made)
-    monkeypatch.setattr(capture, "_place", torch.device("cuda:1"))
-    monkeypatch.setattr(capture, "_work", replace(capture._work, pool=(0, 7)))
     return kept
 
 
@@ -262,17 +250,9 @@ def test_torch_is_told_of_the_end_of_what_it_could_not_end(
         assert not of_torch.is_drawing
         assert not of_torch.is_capturing
         assert of_torch.uses == {"GPU": 0, "CPU": 0}
-    assert of_torch.told == ([] if of_torch.how == "later torch" else [capture._work.stream] * 2)
+    assert of_torch.told == [capture._work.stream] * 2
     assert [what for what, *_ in notes][-1] == BACK
     assert not recording.locked()
-
-
-@pytest.mark.parametrize("of_torch", ["no driver"], indirect=True)
-def test_memory_of_the_gpu_comes_free_again_in_any_case(of_torch: Torch, capture: Capture) -> None:
-    with pytest.raises(CaptureError, match="invalidated"):
-        capture.record()
-    assert of_torch.under_way == {"CPU"}
-    assert of_torch.uses["GPU"] == 0
 
 
 @pytest.mark.parametrize("of_torch", ["ended by CUDA", "not ended by CUDA"], indirect=True)

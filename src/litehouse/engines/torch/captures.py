@@ -197,16 +197,18 @@ class Capture:
             torch.cuda.synchronize(place)  # replays may use the same scratch memory, on streams of callers
             with _aside(work, place):  # torch itself stays there where a capture cannot be ended
                 take_scratch(place)
-                failed: BaseException | None = None
+                has_begun, failed = False, None
                 try:
                     with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
+                        has_begun = True
                         try:
                             return graph, whole()
                         except BaseException as error:
                             failed = error
                             raise
-                except BaseException:
-                    _end(graph, work, place)
+                except BaseException as error:
+                    if has_begun and error is not failed:
+                        _end(graph, work.stream)
                     if failed is None:
                         raise
                 try:
@@ -364,24 +366,15 @@ def _aside(work: Work, place: torch.device) -> Iterator[Any]:
         before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped
 
 
-def _end(graph: Any, work: Work, place: torch.device) -> None:
-    """End for torch what it could not end itself, as CUDA had ended it before.
+def _end(graph: Any, stream: Any) -> None:
+    """Let torch end a capture to its end, in which it has given up as CUDA had ended it before.
 
     Else all memory that comes free later waits for the end, nothing is captured with this pool any more, and no numbers
-    are drawn outside of captures. Only torch can end all of that, as it does when CUDA ends a capture: so it has one.
+    are drawn outside of captures. Torch ends all of that behind the end of a capture: so it has one, of nothing.
     """
-    memory = place.index, work.pool
-    with contextlib.suppress(RuntimeError):  # torch has ended it
-        torch._C._cuda_endAllocateToPool(*memory)
-        torch._C._cuda_beginAllocateCurrentThreadToPool(*memory)  # as it was, but for this thread alone
-        try:
-            begin_capture(work.stream)
-            graph.capture_end()
-        except (EngineError, RuntimeError):
-            torch._C._cuda_endAllocateToPool(*memory)
-            torch._C._cuda_releasePool(*memory)
-        finally:
-            torch._C._cuda_releasePool(*memory)
+    with contextlib.suppress(EngineError, RuntimeError):  # torch gives up no more in later versions
+        begin_capture(stream)
+        graph.capture_end()
 
 
 @contextlib.contextmanager
