@@ -14,9 +14,10 @@ from engines.torch.test_shortcut import SQUARE, numbers, runner_of
 
 torch = pytest.importorskip("torch")
 
-from litehouse.engines.torch import captures, pieces  # noqa: E402  (it needs torch)
-from litehouse.engines.torch.captures import Capture, CaptureError, recording  # noqa: E402
+from litehouse.engines.torch import captures, graphs, pieces  # noqa: E402  (it needs torch)
+from litehouse.engines.torch.captures import Capture  # noqa: E402
 from litehouse.engines.torch.frame import Block, Frame, Step  # noqa: E402
+from litehouse.engines.torch.graphs import CaptureError, recording  # noqa: E402
 from litehouse.errors import RankError  # noqa: E402
 
 RUN, SYNCHRONIZE, BEGIN, END = "run", "wait for the GPU", "begin", "end"
@@ -64,7 +65,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool, bool]]:
 
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _: current[0])
     monkeypatch.setattr(torch.cuda, "stream", On)
-    monkeypatch.setattr(captures, "take_scratch", lambda _: note(SCRATCH))
+    monkeypatch.setattr(graphs, "take_scratch", lambda _: note(SCRATCH))
     return found
 
 
@@ -151,7 +152,7 @@ def test_streams_are_in_line_after_an_error(
         capture.record(before=fail)
     assert torch.cuda.current_stream(None) is before
     notes.clear()
-    monkeypatch.setattr(captures, "take_scratch", fail)
+    monkeypatch.setattr(graphs, "take_scratch", fail)
     with pytest.raises(CaptureError, match="no"):
         capture.record()
     assert [what for what, *_ in notes] == [SYNCHRONIZE, ASIDE, BACK]
@@ -230,7 +231,7 @@ def of_torch(
 ) -> Torch:
     """What torch keeps."""
     kept = Torch(request.param)
-    monkeypatch.setattr(captures, "begin_capture", kept.capture)
+    monkeypatch.setattr(graphs, "begin_capture", kept.capture)
     monkeypatch.setattr(torch.cuda, "graph", kept.graph)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", kept.made)
     return kept
@@ -280,9 +281,10 @@ def test_only_scratch_memory_is_taken_on_the_stream_of_captures(monkeypatch: pyt
     def noted(what: str, run: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *given, **options: (found.append((what, place[-1])), run(*given, **options))[1]
 
-    monkeypatch.setattr(captures, "_aside", aside)
+    for each in (captures, graphs):
+        monkeypatch.setattr(each, "aside", aside)
     monkeypatch.setattr(captures, "_like", noted("memory for inputs", captures._like))
-    monkeypatch.setattr(captures, "take_scratch", noted(SCRATCH, lambda _: None))
+    monkeypatch.setattr(graphs, "take_scratch", noted(SCRATCH, lambda _: None))
     monkeypatch.setattr(captures._Steps, "_done", noted(RUN, captures._Steps._done))
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", object)

@@ -18,8 +18,8 @@ from onnx import helper
 
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces
-from litehouse.engines.torch.captures import CaptureError
 from litehouse.engines.torch.engine import TorchEngine
+from litehouse.engines.torch.graphs import CaptureError
 from onnx_models import model
 
 torch = pytest.importorskip("torch")

@@ -14,8 +14,9 @@ from onnx import helper
 import litehouse
 from litehouse import EngineError, Options, read
 from litehouse.engines.torch import pieces, shortcut
-from litehouse.engines.torch.captures import Capture, CaptureError
+from litehouse.engines.torch.captures import Capture
 from litehouse.engines.torch.engine import TorchEngine
+from litehouse.engines.torch.graphs import CaptureError
 from onnx_models import model, node
 
 torch = pytest.importorskip("torch")

@@ -16,7 +16,7 @@ from onnx_models import mlp
 torch = pytest.importorskip("torch")
 
 from litehouse.engines.torch import driver, program, streams  # noqa: E402
-from litehouse.engines.torch.captures import recording  # noqa: E402
+from litehouse.engines.torch.graphs import recording  # noqa: E402
 
 
 class Stream:

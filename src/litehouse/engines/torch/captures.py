@@ -6,8 +6,6 @@ collected.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,19 +15,16 @@ from typing import Any, Protocol
 
 import torch
 
-from litehouse.apart import apart, unwarned
+from litehouse.apart import apart
 from litehouse.engines.torch.compiled import Kernels
 from litehouse.engines.torch.doubts import Wrong
-from litehouse.engines.torch.driver import begin_capture
 from litehouse.engines.torch.frame import Frame, Step
-from litehouse.engines.torch.scratch import take_scratch
+from litehouse.engines.torch.graphs import CaptureError, aside, graph_of
 from litehouse.engines.torch.values import Tensor, pinned
-from litehouse.errors import EngineError, RankError
 
 Key = tuple[Any, ...]
 NOTHING: Mapping[int, Tensor] = MappingProxyType({})
 _capturing = threading.RLock()  # one at a time in the process
-recording = threading.Lock()  # held while a GPU's graph comes about: nobody may wait for the whole GPU meanwhile
 _uses = itertools.count()
 
 
@@ -40,10 +35,6 @@ class WaitsError(Exception):
         """Take those steps."""
         super().__init__()
         self.steps = steps
-
-
-class CaptureError(EngineError):
-    """Steps can run, but torch cannot capture them: an op waits for the GPU on its own, or somebody else did."""
 
 
 class Graph(Protocol):
@@ -135,7 +126,7 @@ class Capture:
         if frame.finish is not None:
             frame.finish()  # to capture waits for the whole GPU, and so for other ranks, of which one may be missing
         with _capturing:
-            with _aside(work, frame.place) as runs_on:
+            with aside(work.stream, frame.place) as runs_on:
                 self.inputs = {slot: _like(frame, slot) for slot in work.reads if frame.varies(slot)}
             for own in self.inputs.values() if runs_on is not None else ():
                 own.record_stream(runs_on)  # replays there use the graph's memory, too: torch waits to unmap that
@@ -183,38 +174,8 @@ class Capture:
                 outputs = {slot: tensor.clone() for slot, tensor in _given(work, done).items()}  # no views
                 return Recording(HostGraph(whole, outputs, done.wrong), outputs, done.wrong)
             self._warm_up()
-            try:
-                graph, done = self._captured(whole)
-            except RankError:
-                raise
-            except (EngineError, RuntimeError) as error:
-                raise CaptureError(str(error).partition("\n")[0]) from error
+            graph, done = graph_of(whole, work.pool, work.stream, self._place)
             return Recording(graph, _given(work, done), done.wrong)
-
-    def _captured(self, whole: Callable[[], Frame]) -> tuple[Any, Frame]:
-        work, place, graph = self._work, self._place, torch.cuda.CUDAGraph()
-        with recording, unwarned("The CUDA Graph is empty"), _nothing_freed():  # as where all outputs are views
-            torch.cuda.synchronize(place)  # replays may use the same scratch memory, on streams of callers
-            with _aside(work, place):  # torch itself stays there where a capture cannot be ended
-                take_scratch(place)
-                has_begun, failed = False, None
-                try:
-                    with torch.cuda.graph(graph, work.pool, work.stream, capture_error_mode="thread_local"):
-                        has_begun = True
-                        try:
-                            return graph, whole()
-                        except BaseException as error:
-                            failed = error
-                            raise
-                except BaseException as error:
-                    if has_begun and error is not failed:
-                        _end(graph, work.stream)
-                    if failed is None:
-                        raise
-                try:
-                    raise failed  # where the end failed as well, torch has told of that alone
-                finally:
-                    del failed  # it has this frame
 
     def _warm_up(self) -> None:
         """Run the steps once as they are, in each thread that captures them: kernels are chosen, and memory is taken.
@@ -345,48 +306,6 @@ def _compiled(steps: _Steps, warm: Frame, kernels: Kernels, key: Key) -> Run:
 
 def _given(work: Work, frame: Frame) -> dict[int, Tensor]:
     return {slot: frame.device[slot] for slot in work.gives if frame.device[slot] is not None}
-
-
-@contextlib.contextmanager
-def _aside(work: Work, place: torch.device) -> Iterator[Any]:
-    """On the stream that work is captured on, between what the current one has begun and what it begins next.
-
-    Gives that other stream, None on the CPU. Nothing is multiplied here but to take scratch memory: somebody may clear
-    that at any time, and what is multiplied next takes it from anywhere, for all that is captured behind it.
-    """
-    if place.type != "cuda":
-        yield None
-        return
-    before = torch.cuda.current_stream(place)
-    work.stream.wait_stream(before)
-    try:
-        with torch.cuda.stream(work.stream):
-            yield before
-    finally:
-        before.wait_stream(work.stream)  # after an error, too: what it has read may be dropped
-
-
-def _end(graph: Any, stream: Any) -> None:
-    """Let torch end a capture to its end, in which it has given up as CUDA had ended it before.
-
-    Else all memory that comes free later waits for the end, nothing is captured with this pool any more, and no numbers
-    are drawn outside of captures. Torch ends all of that behind the end of a capture: so it has one, of nothing.
-    """
-    with contextlib.suppress(EngineError, RuntimeError):  # torch gives up no more in later versions
-        begin_capture(stream)
-        graph.capture_end()
-
-
-@contextlib.contextmanager
-def _nothing_freed() -> Iterator[None]:
-    """Without the collection of garbage: to free memory of a GPU would end what is being captured."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _like(frame: Frame, slot: int) -> Tensor:

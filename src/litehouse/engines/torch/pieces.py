@@ -11,17 +11,10 @@ from typing import Any
 import torch
 
 from litehouse.device import is_rehearsed
-from litehouse.engines.torch.captures import (
-    Capture,
-    Key,
-    WaitsError,
-    Work,
-    can_do_without,
-    is_short_of_memory,
-    recording,
-)
+from litehouse.engines.torch.captures import Capture, Key, WaitsError, Work, can_do_without, is_short_of_memory
 from litehouse.engines.torch.compiled import Kernels, KernelsError
 from litehouse.engines.torch.frame import NONE, Frame, Step, uses_of
+from litehouse.engines.torch.graphs import recording
 from litehouse.engines.torch.values import as_array
 from litehouse.errors import EngineError, RankError
 

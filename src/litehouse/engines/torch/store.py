@@ -14,7 +14,7 @@ import torch
 
 from litehouse.apart import apart
 from litehouse.engines.torch.arena import Arena
-from litehouse.engines.torch.captures import recording
+from litehouse.engines.torch.graphs import recording
 from litehouse.engines.torch.values import Tensor, as_array, as_tensor, is_fetched
 from litehouse.errors import EngineError
 

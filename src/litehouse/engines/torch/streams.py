@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from litehouse.engines.torch.captures import recording
 from litehouse.engines.torch.driver import driver, on
+from litehouse.engines.torch.graphs import recording
 from litehouse.errors import EngineError
 
 NON_BLOCKING = 1  # it need not wait for the default stream, nor that for it
