@@ -175,20 +175,21 @@ def test_kernels_take_the_same_whatever_ran_before(monkeypatch: pytest.MonkeyPat
             assert found.tolist() == [-(more + 3 * count + 3)]
 
 
-@pytest.mark.parametrize("op", ["Round", "Floor"])
-def test_kernels_that_round_are_exact(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("op", "is_exact"), [("Round", True), ("Floor", True), ("Cast", True), ("Neg", False)])
+def test_kernels_for_whole_numbers_are_exact(op: str, is_exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU's compiler divides by a reciprocal, and joins products and sums, unless it is told not to."""
     pytest.importorskip("torch._inductor")
     given: list[dict[str, Any]] = []
     monkeypatch.setattr("torch._inductor.compile", lambda graph, _, options: given.append(options) or graph)
     x, scale = drawn(3), np.array([0.3], "f")
-    data = whole([node("Div", "x s", "q"), node(op, "q", "y")], {"x": x}, ["y"], {"s": scale})
-    runner = built(data, COMPILED).bind()
+    last = node(op, "q", "y", **({"to": INT64} if op == "Cast" else {}))
+    runner = built(whole([node("Div", "x s", "q"), last], {"x": x}, ["y"], {"s": scale}), COMPILED).bind()
+    right = {"Round": np.round, "Floor": np.floor, "Cast": lambda q: q.astype(np.int64), "Neg": np.negative}
     for _ in range(3):
-        np.testing.assert_array_equal(runner.run([x])[0], {"Round": np.round, "Floor": np.floor}[op](x / scale))
+        np.testing.assert_array_equal(runner.run([x])[0], right[op](x / scale))
     (options,) = given
     exact = {name for name in options if "divis" in name or name == "emulate_precision_casts"}
-    assert len(exact) == (2 if op == "Round" else 0)
+    assert len(exact) == (2 if is_exact else 0)
     assert all(options[name] for name in exact)
 
 

@@ -16,6 +16,7 @@ Function = Callable[..., list[Tensor]]
 TRUSTED = {"fx_graph_cache": True, "fx_graph_remote_cache": False, "cpp_cache_precompile_headers": False}
 # Divisions whose last bit is right, and no product and sum in one: by names of torch's versions, which differ.
 EXACT = ("eager_numerics.division_rounding", "emulate_divison_rounding", "emulate_precision_casts")
+STEPPED = ("aten.ceil", "aten.floor", "aten.fmod", "aten.remainder", "aten.round", "aten.trunc")
 
 
 class KernelsError(EngineError):
@@ -98,8 +99,14 @@ def compiled(function: Function, examples: Sequence[Tensor], *, is_last: bool) -
 
 
 def _exact(graph: Any) -> dict[str, bool]:
-    """What lets kernels compute as torch's own do, bit by bit: where numbers are rounded, a bit can be a whole step."""
+    """What lets kernels compute as torch's own do: where numbers become whole, the last bit can be a whole step."""
     from torch._inductor import config
 
-    is_rounded = any(str(node.target).startswith("aten.round") for node in graph.graph.nodes)
-    return dict.fromkeys(config.get_config_copy().keys() & set(EXACT), True) if is_rounded else {}
+    is_stepped = any(str(node.target).startswith(STEPPED) or _is_whole(node) for node in graph.graph.nodes)
+    return dict.fromkeys(config.get_config_copy().keys() & set(EXACT), True) if is_stepped else {}
+
+
+def _is_whole(node: Any) -> bool:
+    """Whether a node makes whole numbers of others."""
+    dtype = node.kwargs.get("dtype")
+    return str(node.target).startswith("aten._to_copy") and dtype is not None and not dtype.is_floating_point
