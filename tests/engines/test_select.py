@@ -10,6 +10,7 @@ import pytest
 import litehouse
 import litehouse.engines.build
 import litehouse.sharing  # both with the real engines: a first import while they are replaced would keep the others
+from conftest import FIXTURES
 from litehouse.cache import Cache
 from litehouse.engines import race as race_module
 from litehouse.engines import safety, select
@@ -583,6 +584,29 @@ def test_16_bits_are_taken_without_a_race(gpu_engine: GpuEngine, engines: dict[s
     assert session.engine.reason == "16 bits were allowed, and tuning is off"
     assert gpu_engine.compiled == ["fp32", "fp16"]
     assert engines["onnxruntime"].compiled == []
+
+
+RECURRENT = FIXTURES / "converted" / "lstm.mindir"
+OPEN_LOOP = FIXTURES / "flow" / "while_dynamic.mindir"
+
+
+def test_a_recurrent_network_takes_16_bits_for_a_reason_of_its_own(gpu_engine: GpuEngine) -> None:
+    fields: dict[str, Any] = {"device": "gpu", "precision": "fp16", "cache": False}
+    session = litehouse.load(RECURRENT, tune="fast", **fields)
+    why = "the network is recurrent (LSTM), and only tune='full' times such"
+    assert (session.precision, session.engine.reason) == ("fp16", f"16 bits were allowed, and {why}")
+    gpu_engine.factor = 1.5
+    assert litehouse.load(RECURRENT, tune="fast", **fields).precision == "fp32"
+
+
+def test_without_known_sizes_16_bits_wait_for_them(gpu_engine: GpuEngine) -> None:
+    fields: dict[str, Any] = {"device": "gpu", "precision": "fp16", "cache": False}
+    session = litehouse.load(OPEN_LOOP, tune="fast", **fields)
+    why = "its sizes are only known when it runs, so nothing was timed"
+    assert (session.precision, session.engine.reason) == ("fp32", why)
+    session.resize([(3, 5)])
+    assert session.precision == "fp16"
+    assert litehouse.load(OPEN_LOOP, tune="off", **fields).precision == "fp16"
 
 
 def test_16_bits_that_compute_other_numbers_are_refused(gpu_engine: GpuEngine) -> None:

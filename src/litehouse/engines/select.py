@@ -30,6 +30,7 @@ from litehouse.engines.torch.engine import TorchEngine
 from litehouse.errors import EngineError
 from litehouse.model import Model
 from litehouse.options import Options
+from litehouse.signature import is_static
 
 ENGINES: dict[str, Engine] = {engine.name: engine for engine in (OnnxRuntimeEngine(), OpenVinoEngine(), TorchEngine())}
 # Which of them may serve a device where none is asked for, the most trusted first.
@@ -45,6 +46,7 @@ MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
+UNKNOWN_SIZES = "its sizes are only known when it runs, so nothing was timed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +265,11 @@ def _challenge(
     """Race the others against the first, where that can change anything."""
     if (reason := _known(model, options)) is not None:
         is_halved = options.precision == "fp16" and options.device_kind != "cpu" and not options.provider
-        return _halved(first, others, model, options, progress) if is_halved else first.selected(reason)
+        return _halved(first, others, model, options, reason, progress) if is_halved else first.selected(reason)
     runner = first.program.bind()
     samples = find_samples(model, runner)
     if samples is None:
-        return first.selected("its sizes are only known when it runs, so nothing was timed")
+        return first.selected(UNKNOWN_SIZES)
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         why = "it has the shortest call" if options.device_kind == "cpu" else "that is what a call takes in any form"
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and {why}")
@@ -317,22 +319,27 @@ def _makes_kernels(
 
 
 def _halved(
-    first: _Compiled, others: Iterator[Candidate], model: Model, options: Options, progress: Progress
+    first: _Compiled, others: Iterator[Candidate], model: Model, options: Options, reason: str, progress: Progress
 ) -> Selected:
-    """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers."""
+    """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers.
+
+    Nothing tells what numbers it gives where sizes are not known, or where a loop may never end on made-up inputs.
+    """
     engine = first.candidate.engine
     candidate = next((each for each in others if each.precision == "fp16" and each.engine is engine), None)
     if candidate is None:
-        return first.selected("it is the first choice, and tuning is off" + _unused(options, [first]))
+        return first.selected(reason + _unused(options, [first]))
     try:
         rival = _compiled(candidate, model, options, progress)
     except EngineError as error:
         return first.selected(f"16 bits were allowed, but it cannot be built in them: {error}")
     runner = first.program.bind()
     samples = find_samples(model, runner)
+    if options.tune != "off" and not is_static(model.inputs):
+        return first.selected(UNKNOWN_SIZES)
     if samples is not None and not _agrees(rival, samples, runner.run(samples)):
         return first.selected("in 16 bits it computes other numbers")
-    return rival.selected("16 bits were allowed, and tuning is off")
+    return rival.selected("16 bits were allowed, and " + ("tuning is off" if options.tune == "off" else reason))
 
 
 def _with_forms(first: Candidate, others: Iterator[Candidate], model: Model, options: Options) -> Iterator[Candidate]:
