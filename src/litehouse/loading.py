@@ -153,7 +153,7 @@ def attach(
     Raises:
         TypeError: The handle is no number, or an option is none, or is settled by the other process.
         WeightError: Nobody offers weights under the handle, not to this process, or not of this model; or they are on
-            a GPU, and `device` is none.
+            a GPU, and `device` is none; or they are not, and ONNX Runtime cannot use `device`.
         EngineError: They are on a GPU, and this process cannot run there.
     """
     from litehouse import sharing as memory
@@ -176,6 +176,7 @@ def attach(
             attached.check_file(source)
         if memory.is_on_device(attached.now.base):
             return _attached_on_device(attached, source, options)
+        memory.check_device(options)
         model = attached.model(attached.now, None if source is None else again)
         with attached.understood():
             built = memory.thaw(attached.now.base, model, options)

@@ -57,6 +57,19 @@ def freeze(model: Model, options: Options, choice: Choice, content: str) -> Segm
     return Segment.make(arrays, {**_facts(model), "content": content, "is_plain": frozen.is_plain})
 
 
+def check_device(options: Options) -> None:
+    """See that what others share in the host's memory can run where the options say.
+
+    Raises:
+        WeightError: It cannot.
+    """
+    if options.device_kind != "cpu" and (reason := ENGINES["onnxruntime"].available(options)) is not None:
+        raise WeightError(
+            f"the weights are in the host's memory, where ONNX Runtime runs them, and it cannot on {options.device!r}: "
+            f"{reason}. Leave `device` out for the CPU, or share a session that runs there"
+        )
+
+
 def thaw(segment: Segment, model: Model, options: Options) -> Selected:
     """The model that a segment holds, over its memory."""
     weights = {name.removeprefix(WEIGHT): array for name, array in segment.arrays.items() if name.startswith(WEIGHT)}

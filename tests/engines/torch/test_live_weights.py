@@ -523,6 +523,15 @@ def test_it_is_attached_on_a_gpu_that_is_there(tmp_path: Path, monkeypatch: pyte
     session.close()
 
 
+def test_what_the_host_has_is_not_attached_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
+    (tmp_path / "model.onnx").write_bytes(mlp())
+    with litehouse.load(tmp_path / "model.onnx", cache=False) as session:
+        handle = session.share([])
+        with pytest.raises(WeightError, match=r"in the host's memory.*cannot on 'gpu'.*Leave `device` out"):
+            litehouse.attach(handle, device="gpu")
+
+
 def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LITEHOUSE_REHEARSE_GPU", "1")
     (tmp_path / "model.onnx").write_bytes(mlp())
@@ -588,7 +597,9 @@ def test_another_process_is_not_trusted(case: str, tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as patch:
         patch.setattr("litehouse.sharing.Segment.make", forged)
         handle = session.share([])
-    with pytest.raises(WeightError, match=r"not understood|has made other weights|not those of the model"):
+    with pytest.raises(
+        WeightError, match=r"not understood|has made other weights|not those of the model|in the host's"
+    ):
         litehouse.attach(handle, device="gpu", cache=False)
 
 
