@@ -5,6 +5,7 @@ import pytest
 from cli.support import OPS, call, failure, lines, save, store, write
 
 import onnx_models
+from conftest import FIXTURES
 
 
 @pytest.fixture
@@ -61,6 +62,16 @@ def test_16_bits_need_a_tolerance_that_is_told(mlp, reference, rehearsed_gpu, mo
     assert call(*words, "fp16", "--tolerance", "0.02").exit_code == 0
     assert "--tolerance" not in call(*words, "fp16", "--tolerance", "1e-9").stdout
     assert call(*words, "fp32").exit_code == 0
+
+
+def test_why_16_bits_are_not_used_is_told(rehearsed_gpu, monkeypatch):
+    monkeypatch.setenv("LITEHOUSE_TUNE", "fast")
+    stored = FIXTURES / "mindir" / "networks" / "dynamic_batch"
+    words = ("verify", f"{stored}.mindir", "--reference", f"{stored}.npz", "--device", "gpu", "--precision")
+    shown = call(*words, "fp16").stdout.splitlines()[-2:]
+    assert shown[0] == "engine: torch  device: gpu  precision: fp32"
+    assert shown[1] == "reason: its sizes are only known when it runs, so nothing was timed"
+    assert "reason:" not in call(*words, "fp32").stdout
 
 
 def test_wrong_shape_fails_with_a_note(mlp, reference):

@@ -92,10 +92,14 @@ def read_model(path: Path, key: str | None, mode: str, *, cache: bool = False) -
         return read(path, key=parse_key(key), mode=mode, cache=cache)
 
 
-def show_engine(session: Session) -> None:
-    """Print what the model ran on."""
+def show_engine(session: Session, *, with_race: bool = False) -> None:
+    """Print what the model ran on, and why that is not in the lower precision that was allowed."""
     text = f"engine: {session.engine}  device: {session.options.device}  precision: {session.precision}"
     stdout().print(text, style="dim", soft_wrap=True)
+    is_missed = session.precision == "fp32" != session.options.precision
+    if is_missed or (with_race and session.engine.figures):
+        label = "timed" if session.engine.figures else "reason"
+        stdout().print(f"{label}: {session.engine.reason}", style="dim", soft_wrap=True)
 
 
 def parse_key(text: str | None) -> bytes | None:

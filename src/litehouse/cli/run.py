@@ -116,9 +116,7 @@ def run_command(
             runner.resize([array.shape for array in arrays])
         results = runner.run(arrays)
         _show_outputs(network.outputs, results)
-        show_engine(session)
-        if session.engine.figures:
-            stdout().print(f"timed: {session.engine.reason}", style="dim", soft_wrap=True)
+        show_engine(session, with_race=True)
         if output is not None:
             paths = save_outputs(output, results)
             stdout().print(f"wrote {paths[0]}" + (f" to {paths[-1].name}" if len(paths) > 1 else ""), soft_wrap=True)
