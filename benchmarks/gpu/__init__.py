@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] = ()) -> None:
     """Measure, print tables, and write the same as JSON, after each step anew."""
     given = parse(arguments)
     if (reason := lack(given.device)) is not None:
-        print(f"gpu: {reason}; left out (--device cpu rehearses it)")
+        print(f"gpu: {reason}; left out" + ("" if given.device == "cpu" else " (--device cpu rehearses it)"))
         return
     from benchmarks.gpu.record import Record
 

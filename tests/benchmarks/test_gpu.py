@@ -64,6 +64,14 @@ def test_without_a_gpu_it_says_so_and_goes_on(results, capsys):
         results("gpu")
 
 
+def test_a_rehearsal_that_is_not_possible_is_not_offered_again(monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "lack", lambda _: "torch is not there")
+    gpu.main(["--device", "cpu"])
+    assert capsys.readouterr().out == "gpu: torch is not there; left out\n"
+    gpu.main([])
+    assert "(--device cpu rehearses it)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", [["--parts", "soup"], ["--precisions", "fp8"], ["--networks", "vgg"]])
 def test_unknown_words_are_refused(words):
     with pytest.raises(SystemExit):
