@@ -276,8 +276,9 @@ class Session:
     def share(self, pids: Iterable[int]) -> int:
         """Let other processes use the memory of this session.
 
-        The session itself uses that memory, too, from now on: ONNX Runtime with weights as they are, not packed for the
-        CPU, which costs some networks a tenth of their speed. Others get each update of the weights.
+        The session itself uses that memory, too, from now on: on the CPU, ONNX Runtime with weights as they are, not
+        packed for it, which costs some networks a tenth of their speed. On a GPU, the memory is there, and nothing
+        changes for the session. Others get each update of the weights.
 
         Args:
             pids: The processes that may have it. Nobody else gets it, whoever knows the handle. What was shared before

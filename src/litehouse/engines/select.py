@@ -329,14 +329,14 @@ def _halved(
     candidate = next((each for each in others if each.precision == "fp16" and each.engine is engine), None)
     if candidate is None:
         return first.selected(reason + _unused(options, [first]))
+    if options.tune != "off" and not is_static(model.inputs):
+        return first.selected(UNKNOWN_SIZES)
     try:
         rival = _compiled(candidate, model, options, progress)
     except EngineError as error:
         return first.selected(f"16 bits were allowed, but it cannot be built in them: {error}")
     runner = first.program.bind()
     samples = find_samples(model, runner)
-    if options.tune != "off" and not is_static(model.inputs):
-        return first.selected(UNKNOWN_SIZES)
     if samples is not None and not _agrees(rival, samples, runner.run(samples)):
         return first.selected("in 16 bits it computes other numbers")
     return rival.selected("16 bits were allowed, and " + ("tuning is off" if options.tune == "off" else reason))
