@@ -588,6 +588,7 @@ def test_16_bits_are_taken_without_a_race(gpu_engine: GpuEngine, engines: dict[s
 
 RECURRENT = FIXTURES / "converted" / "lstm.mindir"
 OPEN_LOOP = FIXTURES / "flow" / "while_dynamic.mindir"
+UNKNOWN_SIZES = "its sizes are only known when it runs, so nothing was timed"
 
 
 def test_a_recurrent_network_takes_16_bits_for_a_reason_of_its_own(gpu_engine: GpuEngine) -> None:
@@ -599,13 +600,27 @@ def test_a_recurrent_network_takes_16_bits_for_a_reason_of_its_own(gpu_engine: G
     assert litehouse.load(RECURRENT, tune="fast", **fields).precision == "fp32"
 
 
-def test_without_known_sizes_16_bits_wait_for_them(gpu_engine: GpuEngine) -> None:
+@pytest.mark.parametrize("tune", ["fast", "full"])
+def test_without_known_sizes_16_bits_wait_for_them(gpu_engine: GpuEngine, tune: str) -> None:
+    sizes = {"x": ["n", 1, 2]}
+    weights = {"w": np.ones((1, 12, 2), "f"), "r": np.ones((1, 12, 3), "f")}
+    data = model([node("LSTM", "x w r", "y", hidden_size=3)], sizes, {"y": None}, weights)
     fields: dict[str, Any] = {"device": "gpu", "precision": "fp16", "cache": False}
-    session = litehouse.load(OPEN_LOOP, tune="fast", **fields)
-    why = "its sizes are only known when it runs, so nothing was timed"
-    assert (session.precision, session.engine.reason) == ("fp32", why)
+    session = litehouse.load(data, tune=tune, **fields)
+    assert (session.precision, session.engine.reason) == ("fp32", UNKNOWN_SIZES)
+    session.resize([(3, 1, 2)])
+    assert (session.precision == "fp16") or tune == "full"
+    assert litehouse.load(data, tune="off", **fields).precision == "fp16"
+
+
+@pytest.mark.parametrize("tune", ["fast", "full"])
+def test_loops_take_16_bits_only_where_nothing_is_tried(gpu_engine: GpuEngine, tune: str) -> None:
+    fields: dict[str, Any] = {"device": "gpu", "precision": "fp16", "cache": False}
+    session = litehouse.load(OPEN_LOOP, tune=tune, **fields)
+    assert (session.precision, session.engine.reason) == ("fp32", UNKNOWN_SIZES)
     session.resize([(3, 5)])
-    assert session.precision == "fp16"
+    why = "it has a loop, which may never end on made-up inputs, so nothing was timed"
+    assert (session.precision, session.engine.reason) == ("fp32", why)
     assert litehouse.load(OPEN_LOOP, tune="off", **fields).precision == "fp16"
 
 

@@ -46,7 +46,6 @@ MIN_PARTED = 1.0  # milliseconds of a run; below, calling the threads costs more
 LARGE_BYTES = 1 << 25  # of weights, which take some tenths of a second to compile
 TINY_SECONDS = 100e-6  # what OpenVINO's call alone takes is a large part of such a run
 RECURRENT = {"LSTM", "GRU", "RNN", "Loop", "Scan"}
-UNKNOWN_SIZES = "its sizes are only known when it runs, so nothing was timed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +268,7 @@ def _challenge(
     runner = first.program.bind()
     samples = find_samples(model, runner)
     if samples is None:
-        return first.selected(UNKNOWN_SIZES)
+        return first.selected(_untried(model))
     if options.tune == "fast" and (taken := brief(runner, samples)) < TINY_SECONDS:
         why = "it has the shortest call" if options.device_kind == "cpu" else "that is what a call takes in any form"
         return first.selected(f"a run takes {taken * 1e6:.0f} µs, and {why}")
@@ -321,22 +320,19 @@ def _makes_kernels(
 def _halved(
     first: _Compiled, others: Iterator[Candidate], model: Model, options: Options, reason: str, progress: Progress
 ) -> Selected:
-    """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers.
-
-    Nothing tells what numbers it gives where sizes are not known, or where a loop may never end on made-up inputs.
-    """
+    """The first in 16 bits, which every device but the CPU is faster in; as it is, if that gives other numbers."""
     engine = first.candidate.engine
     candidate = next((each for each in others if each.precision == "fp16" and each.engine is engine), None)
     if candidate is None:
         return first.selected(reason + _unused(options, [first]))
-    if options.tune != "off" and not is_static(model.inputs):
-        return first.selected(UNKNOWN_SIZES)
+    runner = first.program.bind()
+    samples = find_samples(model, runner)
+    if samples is None and options.tune != "off":
+        return first.selected(_untried(model))
     try:
         rival = _compiled(candidate, model, options, progress)
     except EngineError as error:
         return first.selected(f"16 bits were allowed, but it cannot be built in them: {error}")
-    runner = first.program.bind()
-    samples = find_samples(model, runner)
     if samples is not None and not _agrees(rival, samples, runner.run(samples)):
         return first.selected("in 16 bits it computes other numbers")
     return rival.selected("16 bits were allowed, and " + ("tuning is off" if options.tune == "off" else reason))
@@ -398,6 +394,15 @@ def _known(model: Model, options: Options) -> str | None:
         why = "which it is known to run best" if options.device_kind == "cpu" else "and only tune='full' times such"
         return f"the network is recurrent ({', '.join(sorted(found))}), {why}"
     return None
+
+
+def _untried(model: Model) -> str:
+    """Why a model cannot be tried on made-up inputs."""
+    if not is_static(model.inputs):
+        return "its sizes are only known when it runs, so nothing was timed"
+    if any(node.op_type == "Loop" for node in model.graph.graph.all_nodes()):
+        return "it has a loop, which may never end on made-up inputs, so nothing was timed"
+    return "it takes no made-up inputs, so nothing was timed"
 
 
 def _in_parts(heat: _Heat, model: Model, options: Options, progress: Progress) -> list[_Compiled]:
