@@ -102,11 +102,14 @@ def _exact(graph: Any) -> dict[str, bool]:
     """What lets kernels compute as torch's own do: where numbers become whole, the last bit can be a whole step."""
     from torch._inductor import config
 
-    is_stepped = any(str(node.target).startswith(STEPPED) or _is_whole(node) for node in graph.graph.nodes)
+    is_stepped = any(_makes_whole(node) for node in graph.graph.nodes)
     return dict.fromkeys(config.get_config_copy().keys() & set(EXACT), True) if is_stepped else {}
 
 
-def _is_whole(node: Any) -> bool:
-    """Whether a node makes whole numbers of others."""
-    dtype = node.kwargs.get("dtype")
-    return str(node.target).startswith("aten._to_copy") and dtype is not None and not dtype.is_floating_point
+def _makes_whole(node: Any) -> bool:
+    """Whether a node of a traced function makes whole numbers of floats."""
+    is_cast = str(node.target).startswith("aten._to_copy")
+    if not is_cast and not str(node.target).startswith(STEPPED):
+        return False
+    given, made = node.args[0].meta["val"].dtype, node.meta["val"].dtype
+    return given.is_floating_point and not (is_cast and (made.is_floating_point or str(made) == "torch.bool"))
