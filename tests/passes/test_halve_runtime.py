@@ -1,5 +1,6 @@
 """Half precision in ONNX Runtime's own ops: which compute in it, and that numbers stay near those of 32 bits."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,12 +38,18 @@ def built(op: str, weights: dict[str, np.ndarray], *, inputs: str = "h", outputs
         helper.make_node(op, names, results, domain=domain, **more),
         helper.make_node("Relu", ["y"], ["z"]),
     ]
+    return whole(nodes, "z", weights)
+
+
+def whole(nodes: list[onnx.NodeProto], result: str, weights: dict[str, np.ndarray], told: Sequence[str] = ()) -> bytes:
+    """A model of nodes that take x; the file tells that some values are floats."""
     graph = helper.make_graph(
         nodes,
         "test",
         [helper.make_tensor_value_info("x", T.FLOAT, X.shape)],
-        [helper.make_tensor_value_info("z", T.FLOAT, None)],
+        [helper.make_tensor_value_info(result, T.FLOAT, None)],
         [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+        value_info=[helper.make_tensor_value_info(name, T.FLOAT, None) for name in told],
     )
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
@@ -175,17 +182,7 @@ def test_norms_that_give_means_stay_in_32_bits(op: str, inputs: str, results: st
         helper.make_node("Mul", ["m", "k"], ["a"]),
         helper.make_node("MatMul", ["a", "w"], ["y"]),
     ]
-    told = [helper.make_tensor_value_info(name, T.FLOAT, None) for name in names if name and is_told]
-    graph = helper.make_graph(
-        nodes,
-        "test",
-        [helper.make_tensor_value_info("x", T.FLOAT, X.shape)],
-        [helper.make_tensor_value_info("y", T.FLOAT, None)],
-        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
-        value_info=told,
-    )
-    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    data = helper.make_model(graph, opset_imports=imports, ir_version=10).SerializeToString()
+    data = whole(nodes, "y", weights, [name for name in names if name and is_told])
     assert in_half(data) == ["MatMul", "MatMul"]
     ((found,), (expected,)) = on_torch(data, lacks=1), direct(data, {"x": X})
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2 * np.abs(expected).max())

@@ -23,7 +23,7 @@ def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
 
     None where it has dynamic sizes, takes none of them, or has a loop: with made-up inputs that may never end.
     """
-    if any(node.op_type == "Loop" for node in model.graph.graph.all_nodes()):
+    if has_loop(model):
         return None
     for arrays in _candidates(model):
         try:
@@ -32,6 +32,11 @@ def find_samples(model: Model, runner: Runner) -> list[np.ndarray] | None:
             continue  # it divides by an integer input, or looks up what is not there
         return arrays
     return None
+
+
+def has_loop(model: Model) -> bool:
+    """Whether a model may run for ever on made-up inputs."""
+    return any(node.op_type == "Loop" for node in model.graph.graph.all_nodes())
 
 
 def agree(first: Sequence[np.ndarray], second: Sequence[np.ndarray], precision: str = "fp32") -> bool:

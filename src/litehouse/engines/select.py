@@ -25,7 +25,7 @@ from litehouse.engines.openvino import OpenVinoEngine
 from litehouse.engines.parts import compile_parts, counts
 from litehouse.engines.progress import SILENT, Progress
 from litehouse.engines.race import MIN_ROUNDS, Crowd, Timed, brief, lead, race
-from litehouse.engines.samples import agree, find_samples
+from litehouse.engines.samples import agree, find_samples, has_loop
 from litehouse.engines.torch.engine import TorchEngine
 from litehouse.errors import EngineError
 from litehouse.model import Model
@@ -400,7 +400,7 @@ def _untried(model: Model) -> str:
     """Why a model cannot be tried on made-up inputs."""
     if not is_static(model.inputs):
         return "its sizes are only known when it runs, so nothing was timed"
-    if any(node.op_type == "Loop" for node in model.graph.graph.all_nodes()):
+    if has_loop(model):
         return "it has a loop, which may never end on made-up inputs, so nothing was timed"
     return "it takes no made-up inputs, so nothing was timed"
 
